@@ -23,7 +23,7 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
-from deepthink_cli.updates.rules import Gate
+from deepthink_cli.updates import Gate
 from real_model import REAL
 from record import Table, parser
 from shapes import weights_of

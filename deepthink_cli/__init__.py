@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.files import save_memory as save_memory
     from deepthink_cli.artifact.opening import open_memory as open_memory
     from deepthink_cli.calibrate_memory import calibrate as calibrate
-    from deepthink_cli.data.chat import Chat as Chat
     from deepthink_cli.data.examples import DemonstrationSet as DemonstrationSet
     from deepthink_cli.data.examples import Example as Example
     from deepthink_cli.data.examples import Query as Query
     from deepthink_cli.data.examples import read_demonstrations as read_demonstrations
+    from deepthink_cli.data.template import Chat as Chat
     from deepthink_cli.data.template import Template as Template
     from deepthink_cli.engine.base import Engine as Engine
     from deepthink_cli.engine.decoding import Decoding as Decoding
     from deepthink_cli.engine.opening import load_model as load_model
     from deepthink_cli.evaluation.evaluate import evaluate as evaluate
     from deepthink_cli.evaluation.report import EvaluationReport as EvaluationReport
-    from deepthink_cli.generation.generation import Generation as Generation
-    from deepthink_cli.generation.generation import generate as generate
+    from deepthink_cli.generation import Generation as Generation
+    from deepthink_cli.generation import generate as generate
     from deepthink_cli.io.cache import Store as Store
     from deepthink_cli.memory import Memory as Memory
     from deepthink_cli.method import Method as Method
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.rows import rows_of_file as rows_of_file
     from deepthink_cli.tasks.rows import rows_of_task as rows_of_task
     from deepthink_cli.thinking import think as think
-    from deepthink_cli.updates.rules import Gate as Gate
+    from deepthink_cli.updates import Gate as Gate
 
 _HOME = {
-    "Chat": "data.chat",
+    "Chat": "data.template",
     "Chosen": "selection.choice",
     "Decoding": "engine.decoding",
     "DemonstrationSet": "data.examples",
     "Engine": "engine.base",
     "EvaluationReport": "evaluation.report",
     "Example": "data.examples",
-    "Gate": "updates.rules",
-    "Generation": "generation.generation",
+    "Gate": "updates",
+    "Generation": "generation",
     "Memory": "memory",
     "Method": "method",
     "ModelOptions": "model.options",
@@ -71,7 +71,7 @@ _HOME = {
     "tokenize_demonstrations": "model.tokens",
     "calibrate": "calibrate_memory",
     "evaluate": "evaluation.evaluate",
-    "generate": "generation.generation",
+    "generate": "generation",
     "load_memory": "artifact.files",
     "load_model": "engine.opening",
     "open_memory": "artifact.opening",

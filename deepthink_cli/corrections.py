@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator, with_config
 
-from deepthink_cli.io.mistakes import STRICT
-from deepthink_cli.io.records import LARGEST, Count, Digest, Share, Value
+from deepthink_cli.io.records import LARGEST, STRICT, Count, Digest, Share, Value
 
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # names of calibrations; other packages name their own

@@ -18,8 +18,7 @@ from deepthink_cli.registry import split_names
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, find
-from deepthink_cli.updates.registry import RULES
-from deepthink_cli.updates.rules import Gate
+from deepthink_cli.updates import RULES, Gate
 
 Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]

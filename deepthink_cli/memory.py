@@ -14,7 +14,7 @@ from transformers import DynamicCache
 from deepthink_cli.corrections import Head
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.provenance import Drift, Provenance
-from deepthink_cli.updates.rules import Gate, Place, UpdateRule
+from deepthink_cli.updates import Gate, Place, UpdateRule
 
 State = tuple[Tensor | None, ...]  # state of an update rule, one entry for each tensor of a memory
 PARTS: tuple[Literal["keys", "values"], ...] = ("keys", "values")

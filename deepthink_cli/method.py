@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from deepthink_cli.options import METHOD, Flag, Options, chosen_iterations
-from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
-from deepthink_cli.updates.rules import Gate, UpdateRule
+from deepthink_cli.updates import GATE, RULES, Gate, RuleText, UpdateRule, parse_rule
 
 Positions = Literal["continued", "restarted"]
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from deepthink_cli.corrections import Head, Thresholds
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.folds import FOLDS, SEED
-from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.data.same_input import FOLDS, SEED, input_groups
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.prediction import Prediction

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
-from deepthink_cli.io.mistakes import reason
+from deepthink_cli.io.records import reason
 from deepthink_cli.io.text import printable
 
 if TYPE_CHECKING:

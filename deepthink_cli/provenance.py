@@ -11,13 +11,11 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, with_config
 
 from deepthink_cli.corrections import Calibrated, Thresholds
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.data.template import PARTS, Template
-from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import STRICT
-from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share, Value
+from deepthink_cli.data.template import PARTS, Chat, Template
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.io.records import LARGEST, STRICT, Count, Digest, Finite, Natural, Share, Value
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.method import Method
 
@@ -58,6 +56,15 @@ class ModelIdentity:
     def computing(self) -> list[str | None]:
         """The parts that determine results of token ids, with all bytes of the weights."""
         return [self.config_sha256, self.weights_sha256, self.dtype, self.quantize]
+
+    @property
+    def overflow(self) -> str:
+        """The likely cause of NaN or infinite values that the model computes, and how to avoid them."""
+        if self.dtype == "float16":
+            return f"float16 ends at 65,504, which this model exceeds; use {option('dtype')} bfloat16 or float32"
+        if self.dtype == "bfloat16":
+            return f"computed in bfloat16; use {option('dtype')} float32, and look for NaN in the weights"
+        return "the weights hold NaN or are too large; get the checkpoint again"
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """The names of the parts in which two models differ; empty if each can use the other's memories.

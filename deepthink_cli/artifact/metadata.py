@@ -16,12 +16,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.corrections import Calibrated, Head, Thresholds
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
-from deepthink_cli.data.template import PARTS, Template
+from deepthink_cli.data.template import PARTS, Chat, Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import STRICT, place, reason
-from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share
+from deepthink_cli.io.records import LARGEST, STRICT, Count, Digest, Finite, Natural, Share, place, reason
 from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
@@ -34,8 +32,7 @@ from deepthink_cli.provenance import (
     TokenizedDemonstrations,
     Tuned,
 )
-from deepthink_cli.updates.registry import GATE, name_of, rule_of, values_of
-from deepthink_cli.updates.rules import Gate, UpdateRule
+from deepthink_cli.updates import GATE, Gate, UpdateRule, name_of, rule_of, values_of
 
 FORMAT_VERSION: Literal[1] = 1
 MAX_ITERATIONS = 999_999  # the names of tensors have six digits for an iteration

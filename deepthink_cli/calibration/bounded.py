@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.corrections import HeldOut
-from deepthink_cli.data.folds import parted
+from deepthink_cli.data.same_input import parted
 from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:

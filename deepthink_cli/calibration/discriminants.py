@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.data.folds import FOLDS, SEED, split
+from deepthink_cli.data.same_input import FOLDS, SEED, split
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.scoring.heads import LinearHead
 from deepthink_cli.scoring.softmax import log_softmax

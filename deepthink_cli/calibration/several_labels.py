@@ -18,8 +18,7 @@ from deepthink_cli.calibration.discriminants import discriminants
 from deepthink_cli.calibration.labelled import LEAST, states_of
 from deepthink_cli.calibration.registry import HEAD
 from deepthink_cli.corrections import Head, Thresholds
-from deepthink_cli.data.folds import parted
-from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.data.same_input import input_groups, parted
 from deepthink_cli.errors import InputError
 from deepthink_cli.multilabel import thresholds_of
 from deepthink_cli.scoring.heads import LinearHead, observed_layers

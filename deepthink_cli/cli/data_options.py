@@ -12,9 +12,8 @@ import typer
 from deepthink_cli.calibration.registry import STORED, choices
 from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import label_list, label_words, pattern, unescaped
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
-from deepthink_cli.data.template import SEPARATOR
+from deepthink_cli.data.template import SEPARATOR, Chat
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, once
 from deepthink_cli.options import DATA, METHOD, Flag, Options

@@ -16,10 +16,10 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import OBSERVERS
 from deepthink_cli.experiments.executors.base import EXECUTORS
 from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export import EXPORTERS
-from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS
@@ -28,7 +28,7 @@ from deepthink_cli.scoring.steps.score import SCORES
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
-from deepthink_cli.updates.registry import RULES
+from deepthink_cli.updates import RULES
 
 # By their options: --update, --technique, --calibrate, --score, those of steps, --demos-by, --engine, --to,
 # --output-format and their own; --published, `kind` of the figure of a study, and `judge` of a task file.

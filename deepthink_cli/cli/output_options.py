@@ -9,8 +9,7 @@ from typing import Any
 from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.grouped import Given
 from deepthink_cli.errors import Problems
-from deepthink_cli.events import Tell, telling_all
-from deepthink_cli.observers import OBSERVERS, Observer
+from deepthink_cli.events import OBSERVERS, Observer, Tell, telling_all
 from deepthink_cli.options import Options, joined
 from deepthink_cli.registry import loaded
 

@@ -33,7 +33,7 @@ from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.scoring import Scoring
-from deepthink_cli.updates.registry import brief
+from deepthink_cli.updates import brief
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing

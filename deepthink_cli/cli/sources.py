@@ -19,7 +19,7 @@ from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.names import PREFIX, option_name
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
-from deepthink_cli.io.mistakes import plain
+from deepthink_cli.io.records import plain
 
 LINES = "deepthink.config"  # where a context holds the places of the values of its config file
 

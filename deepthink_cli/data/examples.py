@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.formats.lines import field_of_texts, refuse_texts
 from deepthink_cli.data.rows import read_rows, rows_or_errors
 from deepthink_cli.data.source import Row, RowSource
-from deepthink_cli.data.template import SEPARATOR, Template, distinct, text_value
+from deepthink_cli.data.template import SEPARATOR, Chat, Template, distinct, text_value
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.events import Note
-from deepthink_cli.io.mistakes import nearest
-from deepthink_cli.io.text import told_apart
+from deepthink_cli.io.text import nearest, told_apart
 
 UNREADABLE = "cannot be read"
 

@@ -1,4 +1,4 @@
-"""The prompt: a template with named fields, filled for demonstrations and for queries, and values of fields as text."""
+"""The prompt: a template with named fields, a conversation in its place, and values of fields as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, with_config
 
 from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.options import TokensName
@@ -133,6 +135,28 @@ def _plain(name: str) -> bool:
 def _title(name: str) -> str:
     words = name.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Chat:
+    """The form of prompts as conversations: an optional system message, and the digest of the chat template.
+
+    `template_sha256` is empty until demonstrations are tokenised. Raises InputError for a system message that is not
+    valid Unicode.
+    """
+
+    system: str | None = None
+    template_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+
+    def __post_init__(self) -> None:
+        try:
+            (self.system or "").encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError.of("system", ascii(self.system), "is not valid Unicode; write it in UTF-8") from error
+
+    def __str__(self) -> str:
+        return "as a chat" if self.system is None else f"as a chat, system message {self.system!r}"
 
 
 MAX_TEXT = 2**20  # the most bytes of a text: no model reads so much, and a tokenizer needs a second for it

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from deepthink_cli.engine.kernels import Attention, Own
+from deepthink_cli.engine.kernels import Attention, PaddedBlock
 from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, model_mask
 from deepthink_cli.errors import ran_out_of_memory
@@ -48,7 +48,7 @@ class _Plan:
 
     spans: Sequence[tuple[Reach, Span]]
     blocks: Sequence[Block]
-    own: Own
+    own: Sequence[PaddedBlock]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Pass:
             blocks = [block for _, span in spans for block in span.blocks]
             plans = (plan for other, plan in self.planned.items() if other[2] == like.device)
             own = next((plan.own for plan in plans if plan.blocks == blocks), None)
-            self.planned[key] = _Plan(spans, blocks, own or Own.of(blocks, like))
+            self.planned[key] = _Plan(spans, blocks, own or [PaddedBlock.of(block, like) for block in blocks])
         return self.planned[key]
 
 
@@ -147,9 +147,9 @@ def attend(
         )
         for reach, span in plan.spans
     ]
-    out_1HTD, lse_1HT = earlier[0] if len(earlier) == 1 else (torch.cat(both, 2) for both in zip(*earlier, strict=True))
+    out_1HTD, lse_1HT = _together(earlier, 2)
     query_THD, key_TGD, value_TGD = (tensor[0].transpose(0, 1) for tensor in (query_1HTD, key_1GTD, value_1GTD))
-    own_THD, own_lse_TH = plan.own(query_THD, key_TGD, value_TGD, attention)
+    own_THD, own_lse_TH = _together([block(query_THD, key_TGD, value_TGD, attention) for block in plan.own], 0)
     out_THD, lse_TH = out_1HTD[0].transpose(0, 1), lse_1HT[0].T
     out_THD.lerp_(own_THD, torch.sigmoid(own_lse_TH - lse_TH)[..., None].to(own_THD.dtype))
     if s_aux is not None:
@@ -185,6 +185,14 @@ def _over_earlier(
         out_1HTD[:, :, places_M] = out_1HTD[:, :, places_M].lerp(part_out_1HMD, weight_1HM1)
         lse_1HT[:, :, places_M] = torch.logaddexp(lse_1HM, part_lse_1HM)
     return out_1HTD, lse_1HT
+
+
+def _together(parts: Sequence[tuple[Tensor, Tensor]], dim: int) -> tuple[Tensor, Tensor]:
+    """Outputs and log-sum-exps of consecutive tokens, which are dimension `dim`, as of all tokens."""
+    if len(parts) == 1:
+        return parts[0]
+    outs, lses = zip(*parts, strict=True)
+    return torch.cat(outs, dim), torch.cat(lses, dim)
 
 
 def _on(tensor: Tensor, mask: Tensor | None) -> Tensor | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Detail, Note, Warn
 from deepthink_cli.model.boundary import common_length
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -51,11 +52,13 @@ class Observation:
 
     `hidden` is the input of the output embedding in float32, on the CPU: at the last token before the candidates (W,),
     or at every token after the common beginning of the plan's queries (S, W). If layers are named, it has the states
-    after each of them in its place: (L, W) or (S, L, W).
+    after each of them in its place: (L, W) or (S, L, W). `greedy` says of each candidate whether greedy decoding writes
+    it; empty unless that was asked for.
     """
 
     sums: tuple[float, ...]
     hidden: Tensor
+    greedy: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,29 +85,18 @@ class ScoringPlan:
 class Engine(Protocol):
     """Reads demonstrations and scores queries with one frozen causal language model.
 
-    A subclass must implement `read` and `score`; the rest has defaults. Concurrent calls from several
+    A subclass must have the first four attributes and implement `read` and `score`; the rest has defaults. `identity`
+    is recorded in memories. `description` is the engine's name and why it was chosen, in one line; users are told of it
+    by an event of the kind `told`. `device` names the devices that the model runs on. Concurrent calls from several
     threads are serialized.
     """
 
-    @property
-    @abstractmethod
-    def identity(self) -> ModelIdentity:
-        """The identity of the model, as recorded in memories."""
-
-    @property
-    @abstractmethod
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's tokenizer."""
-
-    @property
-    @abstractmethod
-    def limits(self) -> Limits:
-        """The length limits of the model."""
-
-    @property
-    @abstractmethod
-    def description(self) -> str:
-        """The engine's name and why it was chosen, in one line."""
+    identity: ModelIdentity
+    tokenizer: PreTrainedTokenizerBase
+    limits: Limits
+    description: str
+    told: type[Detail | Note | Warn] = Detail
+    device: str = "cpu"
 
     @abstractmethod
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
@@ -138,25 +130,22 @@ class Engine(Protocol):
         return [found[place] for place in range(len(pasts))]
 
     def observe(
-        self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False, layers: Sequence[int] = ()
+        self,
+        memory: Memory | None,
+        plan: ScoringPlan,
+        every_token: bool = False,
+        layers: Sequence[int] = (),
+        greedy: bool = False,
     ) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or without a memory.
 
         The hidden state is at the token that predicts the label; with `every_token`, at each of the query's own tokens.
         It is the input of the output embedding, or the state after each of the `layers`, numbered from 1; after the
-        last layer both are the same. Raises InputError if the engine gives no hidden states.
+        last layer both are the same. With `greedy`, says whether greedy decoding writes a candidate: each of its tokens
+        is the most probable token at its place, by the same logits. Raises InputError if the engine gives no hidden
+        states.
         """
         raise InputError(f"{self.description}: gives no hidden states; use {option('engine')} packed or padded")
-
-    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
-        """The scores of every query after a memory, or without one, and whether greedy decoding writes a candidate.
-
-        Greedy decoding writes a candidate if each of its tokens is the most probable token at its place, by the same
-        logits. Raises InputError if the engine does not give the most probable tokens.
-        """
-        raise InputError(
-            f"{self.description}: does not give the most probable tokens; use {option('engine')} packed or padded"
-        )
 
     def read_adding(
         self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
@@ -177,21 +166,6 @@ class Engine(Protocol):
         new tokens do not fit the model, or if the engine cannot generate.
         """
         raise InputError(f"{self.description}: does not generate; use {option('engine')} packed or padded")
-
-    @property
-    def device(self) -> str:
-        """The device or devices that the model runs on."""
-        return "cpu"
-
-    @property
-    def notice(self) -> str | None:
-        """A note for users about the choice of this engine, hidden by --quiet, or None."""
-        return None
-
-    @property
-    def warning(self) -> str | None:
-        """A warning, always shown, of an error that prevented a faster engine, or None."""
-        return None
 
     @property
     def tokens_together(self) -> int:
@@ -224,10 +198,6 @@ class Engine(Protocol):
                 f"{self.description}: gives no hidden states, by which {name} labels; use {option('engine')} packed or "
                 f"padded, or remove its correction with deepthink calibrate MEMORY {option('calibrate')} none"
             )
-
-    def advice(self) -> str:
-        """The likely cause of NaN or infinite values, and how to avoid them."""
-        return f"use {option('dtype')} float32, and look for NaN in the weights"
 
 
 def read_texts(

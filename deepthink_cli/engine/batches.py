@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import accumulate
@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 
-from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, Observation, Past, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.hooks import adding
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import LogprobRequests, PackedRow, PassScores
+from deepthink_cli.engine.packing import Candidate, LogprobRequests, PackedRow, SumsOfPass
 from deepthink_cli.errors import InputError, ran_out_of_memory
+from deepthink_cli.events import Detail, Note, Warn
 from deepthink_cli.memory import Memory
-from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
 
 Result = TypeVar("Result")
 
@@ -42,6 +40,8 @@ class Layout(Protocol):
     starts: list[int]
     requested: LogprobRequests
 
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None: ...
+
     def after(self, past: Past, places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
         """The network's arguments to run the rows after `past`; the outputs of tokens `places_M` will be used."""
 
@@ -50,47 +50,19 @@ class BatchedEngine(Engine):
     """Runs a network in passes of at most `batch_tokens` tokens; a single row always runs.
 
     `batch_tokens` is halved whenever a pass does not fit the device. `free` is the number of bytes that a pass may
-    take. `reason` is the reason why this engine was chosen. Subclasses build the rows and lay them out.
+    take. Subclasses build the rows, and their `layout` puts rows into one pass.
     """
 
     name: ClassVar[str]
     reads_together: ClassVar[bool] = True  # whether a pass can read several texts
+    layout: ClassVar[type[Layout]]
 
-    def __init__(self, model: LanguageModel, reason: str = "", warning: str | None = None) -> None:
+    def __init__(self, model: LanguageModel, description: str = "", told: type[Detail | Note | Warn] = Detail) -> None:
         self.model = model
+        self.identity, self.tokenizer, self.limits = model.identity, model.tokenizer, model.limits
+        self.device, self.description, self.told = str(model.device), description or f"{self.name} engine", told
         self.batch_tokens = model.batch_tokens or best_tokens(model)
         self.free = byte_budget(model.device)
-        self.reason, self._warning = reason, warning
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """The identity of the model, as recorded in memories."""
-        return self.model.identity
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's tokenizer."""
-        return self.model.tokenizer
-
-    @property
-    def limits(self) -> Limits:
-        """The length limits of the model."""
-        return self.model.limits
-
-    @property
-    def description(self) -> str:
-        """The engine's name and why it was chosen, in one line."""
-        return ": ".join(filter(None, [f"{self.name} engine", self.reason]))
-
-    @property
-    def device(self) -> str:
-        """The device or devices that the model runs on."""
-        return str(self.model.device)
-
-    @property
-    def warning(self) -> str | None:
-        """A warning, always shown, of an error that prevented a faster engine, or None."""
-        return self._warning
 
     @property
     def tokens_together(self) -> int:
@@ -123,10 +95,6 @@ class BatchedEngine(Engine):
         """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
         self.model.check_memory(memory, name)
 
-    def advice(self) -> str:
-        """The likely cause of NaN or infinite values, and how to avoid them."""
-        return self.model.overflow()
-
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of every reading, in order; readings that fit `batch_tokens` together share a pass."""
         presents: list[Memory] = []
@@ -145,48 +113,39 @@ class BatchedEngine(Engine):
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         """For each memory, the log-probability of every candidate of every query after it, in nats."""
         sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
-        if not plan.queries:
-            return sums
-        if not plan.rows:  # the plan was made by another engine
-            plan = self.plan(plan.queries)
+        plan = plan if plan.rows else self.plan(plan.queries)  # without rows: made by another engine
         pasts = [self._past(memory, plan.shared) for memory in memories]
         for scored in self._in_passes(memories, plan.rows, lambda rows: list(self.score_pass(pasts, rows))):
             for sums_of_memory, scores in zip(sums, scored, strict=True):
-                for (query, candidate), value in scores.summed().items():
+                for (query, candidate), value in scores().items():
                     sums_of_memory[query][candidate] = value
         return sums
 
     def observe(
-        self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False, layers: Sequence[int] = ()
+        self,
+        memory: Memory | None,
+        plan: ScoringPlan,
+        every_token: bool = False,
+        layers: Sequence[int] = (),
+        greedy: bool = False,
     ) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or without a memory."""
-        if not plan.queries:
-            return []
-        if not plan.rows:
-            plan = self.plan(plan.queries)
+        plan = plan if plan.rows else self.plan(plan.queries)
         past, bounding = self._past(memory, plan.shared), memory or self.model.one_token
-        sums = [[0.0] * len(query.answers) for query in plan.queries]
+        sums, unlikely = dict[Candidate, float](), dict[Candidate, float]()
         hidden: dict[int, Tensor] = {}
-        for scores, states in self._in_passes(
-            [bounding], plan.rows, lambda rows: self.observe_pass(past, rows, every_token, layers)
+        for of_scores, of_tokens, of_queries in self._in_passes(
+            [bounding], plan.rows, lambda rows: self.observe_pass(past, rows, every_token, layers, greedy)
         ):
-            for (query, candidate), value in scores.items():
-                sums[query][candidate] = value
-            hidden |= states
-        return [Observation(tuple(values), hidden[query]) for query, values in enumerate(sums)]
-
-    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
-        """The scores of every query after a memory, or without one, and whether greedy decoding writes a candidate."""
-        if not plan.queries:
-            return []
-        if not plan.rows:
-            plan = self.plan(plan.queries)
-        results = [[(0.0, False)] * len(query.answers) for query in plan.queries]
-        past, bounding = self._past(memory, plan.shared), memory or self.model.one_token
-        for scores, others in self._in_passes([bounding], plan.rows, lambda rows: self.likelihood_pass(past, rows)):
-            for (query, candidate), value in scores.items():
-                results[query][candidate] = (value, others[query, candidate] == 0)
-        return results
+            sums |= of_scores
+            unlikely |= of_tokens
+            hidden |= of_queries
+        found = []
+        for number, query in enumerate(plan.queries):
+            own = [(number, candidate) for candidate in range(len(query.answers))]
+            flags = tuple(unlikely[each] == 0 for each in own) if greedy else ()
+            found.append(Observation(tuple(sums[each] for each in own), hidden[number], flags))
+        return found
 
     def read_adding(
         self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
@@ -199,7 +158,8 @@ class BatchedEngine(Engine):
 
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
-        _refuse_vectors(memory)
+        if memory is not None and memory.added:
+            raise InputError("this memory was read with vectors, which are added to queries with candidates alone")
         return generate(self.model, memory, prompts, decoding, self.batch_tokens, self.free)
 
     def _in_passes(
@@ -209,7 +169,7 @@ class BatchedEngine(Engine):
 
         The result of a pass is yielded when the next pass has been started, so that a GPU never waits for its use.
         """
-        bounds = [self.bounds(memory, max(map(len, rows))) for memory in memories]
+        bounds = [self.bounds(memory, max(map(len, rows), default=0)) for memory in memories]
         fed, start = list(accumulate(map(len, rows))), 0
         started: list[Result] = []
         while start < len(rows):
@@ -228,9 +188,9 @@ class BatchedEngine(Engine):
         yield from started
 
     @torch.inference_mode()
-    def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[PassScores]:
+    def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[SumsOfPass]:
         """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
-        layout = self.layout(rows)
+        layout = self.layout(self.model, rows)
         requested = layout.requested
         for past in pasts:
             with self._after(past, rows, layout, requested.places_M) as inputs:
@@ -240,38 +200,28 @@ class BatchedEngine(Engine):
             yield requested.pending(log_probabilities_N)
 
     @torch.inference_mode()
-    def likelihood_pass(
-        self, past: Past, rows: Sequence[PackedRow]
-    ) -> tuple[Mapping[tuple[int, int], float], Mapping[tuple[int, int], float]]:
-        """For every (query, candidate) of the rows, the score, and the number of tokens that are not the likeliest."""
-        layout = self.layout(rows)
-        requested = layout.requested
-        with self._after(past, rows, layout, requested.places_M) as inputs:
-            log_probabilities_N, likeliest_M = self.model.log_probabilities_and_likeliest(
-                inputs, requested.places_M, requested.asked_N, requested.tokens_N
-            )
-        others_N = likeliest_M[requested.asked_N.to(likeliest_M.device)] != requested.tokens_N.to(likeliest_M.device)
-        return requested.summed(log_probabilities_N), requested.summed(others_N)
-
-    @torch.inference_mode()
     def observe_pass(
-        self, past: Past, rows: Sequence[PackedRow], every_token: bool, layers: Sequence[int]
-    ) -> tuple[Mapping[tuple[int, int], float], dict[int, Tensor]]:
-        """The score of every (query, candidate) of the rows, and the hidden states of every query, in one pass."""
-        layout = self.layout(rows)
+        self, past: Past, rows: Sequence[PackedRow], every_token: bool, layers: Sequence[int], greedy: bool
+    ) -> tuple[dict[Candidate, float], dict[Candidate, float], dict[int, Tensor]]:
+        """The score of every (query, candidate) of the rows, and the hidden states of every query, in one pass.
+
+        Between them, with `greedy`, the number of each candidate's tokens that are not the most probable ones.
+        """
+        layout = self.layout(self.model, rows)
         requested = layout.requested
         ends = {row.query: (start, start + row.first + 1) for row, start in zip(rows, layout.starts, strict=True)}
         spans = {query: range(start if every_token else end - 1, end) for query, (start, end) in ends.items()}
         asked_H = torch.tensor([place for span in spans.values() for place in span], device=self.model.device)
         places_M = torch.cat([requested.places_M, asked_H])
         with self._after(past, rows, layout, places_M) as inputs:
-            states, log_probabilities_N = self.model.states_and_log_probabilities(
-                inputs, places_M, requested.asked_N, requested.tokens_N, layers
+            states, log_probabilities_N, unlikely_N = self.model.observed(
+                inputs, places_M, requested.asked_N, requested.tokens_N, layers, greedy
             )
+        unlikely = {} if unlikely_N is None else requested.summed(unlikely_N)
         asked = states[len(requested.places_M) :].float().cpu()
         parts = torch.split(asked, [len(span) for span in spans.values()])
         of_queries = (part if every_token else part[0] for part in parts)
-        return requested.summed(log_probabilities_N), dict(zip(spans, of_queries, strict=True))
+        return requested.summed(log_probabilities_N), unlikely, dict(zip(spans, of_queries, strict=True))
 
     @contextmanager
     def _after(
@@ -293,13 +243,10 @@ class BatchedEngine(Engine):
             parts += self.read([Reading(ids, memory, 0 if memory is None else memory.length)])
         return self.joined(tuple(map(self.place, parts)))
 
+    @staticmethod
     @abstractmethod
-    def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
+    def rows_of(number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
         """The rows that must run to score query `number`."""
-
-    @abstractmethod
-    def layout(self, rows: Sequence[PackedRow]) -> Layout:
-        """Rows laid out for one pass."""
 
     @abstractmethod
     def joined(self, past: Past) -> Past:
@@ -312,11 +259,6 @@ class BatchedEngine(Engine):
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of readings that share a pass."""
-
-
-def _refuse_vectors(memory: Memory | None) -> None:
-    if memory is not None and memory.added:
-        raise InputError("this memory was read with vectors, which are added to queries with candidates alone")
 
 
 def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:

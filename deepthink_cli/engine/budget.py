@@ -30,11 +30,11 @@ def byte_budget(device: torch.device) -> int:
 def best_tokens(model: LanguageModel) -> int:
     """The number of tokens at which a scoring pass is fastest, limited by the device's memory."""
     if model.device.type != "cuda":
-        best = min(_CPU_TOKENS, KEPT // (_widest(model) * model.dtype.itemsize))
+        best = min(_CPU_TOKENS, KEPT // (widest(model) * model.dtype.itemsize))
     else:
         # Several tensors as large as the widest activation of a layer.
         best = min(
-            _CUDA_TOKENS, byte_budget(model.device) // (8 * _widest(model) * model.dtype.itemsize + _head_bytes(model))
+            _CUDA_TOKENS, byte_budget(model.device) // (8 * widest(model) * model.dtype.itemsize + head_bytes(model))
         )
     return max(FEWEST_TOKENS, best)
 
@@ -49,12 +49,12 @@ def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> 
     plain = equal and getattr(config, "attn_logit_softcapping", None) is None and has_kernel(model.device.type)
     folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that the kernel supports
     # Without a kernel, scores and weights (T, heads, keys) exist in float32 and again in the model's dtype.
-    scores = _heads(model, memory) * (2 * 4 + model.dtype.itemsize)
+    scores = attention_heads(model, memory) * (2 * 4 + model.dtype.itemsize)
     attention = 0 if plain and folded else scores * memory.length
     if window_sizes(config):  # a mask for the row, and a mask for the keys that only some of its tokens attend to
         masked_by_kernel = plain and model.device.type == "cpu"
         attention += 2 * width * (model.dtype.itemsize + (0 if masked_by_kernel else scores))
-    return max(1, free // max(1, attention + _head_bytes(model)))
+    return max(1, free // max(1, attention + head_bytes(model)))
 
 
 def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
@@ -62,38 +62,25 @@ def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> in
     length, itemsize = memory.length + width, model.dtype.itemsize
     copy = itemsize * length * sum(tensor.shape[0] * tensor.shape[2] for tensor in (*memory.keys, *memory.values))
     # Attention without a kernel stores scores and weights (heads, width, length) of one layer at a time.
-    attention = _heads(model, memory) * width * length * (2 * 4 + itemsize)
-    return max(1, free // (copy + attention + width * _head_bytes(model)))
+    attention = attention_heads(model, memory) * width * length * (2 * 4 + itemsize)
+    return max(1, free // (copy + attention + width * head_bytes(model)))
 
 
-def rows_trained(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """The number of rows of `width` tokens whose gradient by a memory fits `free` bytes; at least 1.
-
-    For its backward pass, every layer keeps the keys and values of each row, also repeated for all heads, its attention
-    weights and its activations.
-    """
-    length, itemsize, heads = memory.length + width, model.dtype.itemsize, _heads(model, memory)
-    keys = sum(itemsize * length * (tensor.shape[0] + heads) * tensor.shape[2] for tensor in memory.keys)
-    attention = len(memory.keys) * heads * width * length * (4 + 2 * itemsize)
-    activations = len(memory.keys) * 16 * width * _widest(model) * itemsize
-    return max(1, free // (2 * keys + attention + activations + width * _head_bytes(model)))
-
-
-def _widest(model: LanguageModel) -> int:
+def widest(model: LanguageModel) -> int:
     """Size of the widest activation of a layer."""
     layers: Any = model.network.base_model.modules()
     return max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
 
 
-def _heads(model: LanguageModel, memory: Memory) -> int:
+def attention_heads(model: LanguageModel, memory: Memory) -> int:
     """The attention heads of a layer, from the configuration, or from its keys."""
     config: Any = model.network.config.get_text_config(decoder=True)
     return getattr(config, "num_attention_heads", None) or memory.keys[0].shape[0]
 
 
-def _head_bytes(model: LanguageModel) -> int:
+def head_bytes(model: LanguageModel) -> int:
     """Bytes that one token takes between the last layer and its log-probabilities."""
-    if model.has_float32_head:
+    if model.head is not None:
         return 4 * SLICE * 4  # the vocabulary is processed in slices
     return model.known_tokens * (model.dtype.itemsize + 2 * 4)
 

@@ -113,7 +113,7 @@ class _Batch:
         token = choose(logits_V, self.decoding, row.generator)
         if token is None:
             architecture = self.model.identity.architecture
-            raise DeepThinkError(f"{architecture}: logits are NaN or infinite: {self.model.overflow()}")
+            raise DeepThinkError(f"{architecture}: logits are NaN or infinite: {self.model.identity.overflow}")
         row.ids.append(token)
         finish = self._finish(row)
         row.finished = finish is not None
@@ -140,20 +140,16 @@ class _Batch:
 
     @cached_property
     def _ends(self) -> frozenset[int]:
-        return end_tokens(self.model)
+        """The tokens with which the model ends a text, by its generation configuration and its tokenizer."""
+        configuration: Any = self.model.network.generation_config
+        ends = getattr(configuration, "eos_token_id", None)
+        listed = ends if isinstance(ends, list) else [ends]
+        return frozenset(token for token in (*listed, self.model.tokenizer.eos_token_id) if token is not None)
 
     @cached_property
     def _takes_kept(self) -> bool:
         """Whether the network can compute the logits of the last token only."""
         return "logits_to_keep" in signature(self.model.network.forward).parameters
-
-
-def end_tokens(model: LanguageModel) -> frozenset[int]:
-    """The tokens with which the model ends a text, by its generation configuration and its tokenizer."""
-    configuration: Any = model.network.generation_config
-    ends = getattr(configuration, "eos_token_id", None)
-    listed = ends if isinstance(ends, list) else [ends]
-    return frozenset(token for token in (*listed, model.tokenizer.eos_token_id) if token is not None)
 
 
 def choose(logits_V: Tensor, decoding: Decoding, generator: torch.Generator) -> int | None:

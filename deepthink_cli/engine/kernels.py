@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -105,29 +105,7 @@ def _folded(tensor: Tensor, groups: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Own:
-    """Attention of the rows of a pass to themselves: blocks of padded rows, a call for each block."""
-
-    blocks: tuple[_PaddedBlock, ...]
-
-    @classmethod
-    def of(cls, blocks: Sequence[Block], like: Tensor) -> Own:
-        """The attention of all blocks, planned for the device and the dtype of `like`."""
-        return cls(tuple(_PaddedBlock.of(block, like) for block in blocks))
-
-    def __call__(
-        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
-    ) -> tuple[Tensor, Tensor]:
-        """out_THD and its log-sum-exp lse_TH, from the queries, keys and values of the pass."""
-        parts = [block(query_THD, key_TGD, value_TGD, attention) for block in self.blocks]
-        if len(parts) == 1:
-            return parts[0]
-        outs, lses = zip(*parts, strict=True)
-        return torch.cat(outs), torch.cat(lses)
-
-
-@dataclass(frozen=True)
-class _PaddedBlock:
+class PaddedBlock:
     """Rows of a block with indices of their tokens: R rows, padded to S tokens, from token `start` to `stop` - 1.
 
     `places_P`, P = R S, are the tokens of the padded rows; `kept_T` are the places of the real tokens among them. Both
@@ -142,7 +120,7 @@ class _PaddedBlock:
     mask_R1SS: Tensor | None
 
     @classmethod
-    def of(cls, block: Block, like: Tensor) -> _PaddedBlock:
+    def of(cls, block: Block, like: Tensor) -> PaddedBlock:
         """The block with the device and the dtype of `like`."""
         hidden_RSS, lengths = block.hidden_RSS(), [*map(len, block.depths)]
         mask_R1SS = None if hidden_RSS is None else masked(hidden_RSS[:, None], like)
@@ -158,7 +136,10 @@ class _PaddedBlock:
     def __call__(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
     ) -> tuple[Tensor, Tensor]:
-        """One call of a kernel; the output of padding is dropped."""
+        """out_THD and its log-sum-exp lse_TH of the rows' attention to themselves, for the tokens of a pass.
+
+        It is one call of a kernel; the output of padding is dropped.
+        """
         query_RHSD, key_RGSD, value_RGSD = map(self._rows, (query_THD, key_TGD, value_TGD))
         out_RHSD, lse_RHS = attention(query_RHSD, key_RGSD, value_RGSD, self.mask_R1SS, self.mask_R1SS is None)
         out_PHD, lse_PH = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (out_RHSD, lse_RHS))

@@ -42,9 +42,9 @@ class Head:
         needed = weight_VW.dtype != torch.float32 and self._kept_VW is None and not self.in_half
         return 4 * weight_VW.numel() if needed else 0
 
-    def keep_float32(self) -> None:
-        """Keep a float32 copy of the embedding, which must not change afterwards; log-probabilities stay the same."""
-        if self.copy_bytes:
+    def keep_float32(self, most: int) -> None:
+        """Keep a float32 copy of the embedding, which must not change afterwards, if it takes at most `most` bytes."""
+        if 0 < self.copy_bytes <= most:
             self._kept_VW = self.embedding.weight.float()
 
     def __call__(self, hidden_MW: Tensor) -> Tensor:

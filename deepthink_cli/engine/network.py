@@ -14,8 +14,8 @@ import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from deepthink_cli.engine.logits import Head, HeadKind, float32_head, kind_of
-from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.engine.logits import Head, HeadKind, float32_head
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.model.families import cache_argument
 from deepthink_cli.model.limits import Limits, check_pass
@@ -34,8 +34,9 @@ _making = Lock()
 class LanguageModel:
     """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
 
-    `batch_tokens` is the most tokens of a scoring pass; None is the fastest number. A single input always runs. `head`
-    is the kind of the float32 head; None: to be found.
+    `batch_tokens` is the most tokens of a scoring pass; None is the fastest number. A single input always runs.
+    `head_kind` is the kind of the float32 head; None: to be found. `choose_engine` finds the head and reads one token
+    before other threads use the model.
     """
 
     network: PreTrainedModel
@@ -43,7 +44,7 @@ class LanguageModel:
     identity: ModelIdentity
     limits: Limits
     batch_tokens: int | None = None
-    head: HeadKind | None = None
+    head_kind: HeadKind | None = None
 
     @property
     def device(self) -> torch.device:
@@ -92,16 +93,9 @@ class LanguageModel:
                 "undefined there; choose a model with attention only"
             )
         if place := present.not_finite():
-            raise DeepThinkError(f"{self.identity.architecture}: {place} are NaN or infinite: {self.overflow()}")
+            architecture = self.identity.architecture
+            raise DeepThinkError(f"{architecture}: {place} are NaN or infinite: {self.identity.overflow}")
         return present
-
-    def overflow(self) -> str:
-        """The likely cause of NaN or infinite values, and how to avoid them."""
-        if self.dtype == torch.float16:
-            return f"float16 ends at 65,504, which this model exceeds; use {option('dtype')} bfloat16 or float32"
-        if self.dtype == torch.bfloat16:
-            return f"computed in bfloat16; use {option('dtype')} float32, and look for NaN in the weights"
-        return "the weights hold NaN or are too large; get the checkpoint again"
 
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
         """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
@@ -140,75 +134,48 @@ class LanguageModel:
         `places_M[asked_N[n]]`. Arguments and result may be on any device: a network can use several.
         """
         with self.lock:
-            if self._head is None:
+            if self.head is None:
                 return _chosen(_read_off(self.network(**inputs).logits, places_M).float(), asked_N, tokens_N)
             body: Any = self.network.base_model
-            return self._head.log_probabilities(
-                _read_off(body(**inputs).last_hidden_state, places_M), asked_N, tokens_N
-            )
+            return self.head.log_probabilities(_read_off(body(**inputs).last_hidden_state, places_M), asked_N, tokens_N)
 
-    def log_probabilities_and_likeliest(
-        self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The result of `log_probabilities`, and the most probable next token (M,) after each of the places."""
-        with self.lock:
-            if self._head is None:
-                logits_MV = _read_off(self.network(**inputs).logits, places_M).float()
-                return _chosen(logits_MV, asked_N, tokens_N), logits_MV.argmax(-1)
-            body: Any = self.network.base_model
-            states_MW = _read_off(body(**inputs).last_hidden_state, places_M)
-            return self._head.log_probabilities(states_MW, asked_N, tokens_N), self._head.likeliest(states_MW)
-
-    def states_and_log_probabilities(
+    def observed(
         self,
         inputs: Mapping[str, Any],
         places_M: Tensor,
         asked_N: Tensor,
         tokens_N: Tensor,
         layers: Sequence[int] = (),
-    ) -> tuple[Tensor, Tensor]:
+        greedy: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The input of the output embedding (M, W) at the tokens `places_M`, and the result of `log_probabilities`.
 
-        With `layers`, numbered from 1, the states (M, L, W) after each of them are in its place.
+        With `layers`, numbered from 1, the states (M, L, W) after each of them are in its place. With `greedy`, also
+        whether each of `tokens_N` is not the most probable next token (N,), else None.
         """
         embedding: Any = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
         if embedding is None:
             raise InputError(f"{self.identity.architecture} has no output embedding, whose input is its hidden states")
         last = list[torch.Tensor]()
         with self.lock, embedding.register_forward_pre_hook(lambda _, arguments: last.append(arguments[0])):
-            network: Any = self.network if self._head is None else self.network.base_model
+            network: Any = self.network if self.head is None else self.network.base_model
             out = network(**inputs, output_hidden_states=bool(layers))
-        if self._head is None:
-            last_MW = _read_off(last[0], places_M)
-            log_probabilities_N = _chosen(_read_off(out.logits, places_M).float(), asked_N, tokens_N)
+        if self.head is None:
+            last_MW, logits_MV = _read_off(last[0], places_M), _read_off(out.logits, places_M).float()
+            log_probabilities_N = _chosen(logits_MV, asked_N, tokens_N)
+            likeliest_M = logits_MV.argmax(-1) if greedy else None
         else:
             last_MW = _read_off(out.last_hidden_state, places_M)
-            log_probabilities_N = self._head.log_probabilities(last_MW, asked_N, tokens_N)
+            log_probabilities_N = self.head.log_probabilities(last_MW, asked_N, tokens_N)
+            likeliest_M = self.head.likeliest(last_MW) if greedy else None
+        unlikely_N = None if likeliest_M is None else likeliest_M.cpu()[asked_N.cpu()] != tokens_N.cpu()
         if not layers:
-            return last_MW, log_probabilities_N
+            return last_MW, log_probabilities_N, unlikely_N
         depth = len(self.one_token.keys)
         after = [last_MW if layer == depth else _read_off(out.hidden_states[layer], places_M) for layer in layers]
         width = max(each.shape[-1] for each in after)  # OPT 350M projects its last states to half the width
         padded = [pad(each.to(last_MW.device), (0, width - each.shape[-1])) for each in after]
-        return torch.stack(padded, dim=1), log_probabilities_N
-
-    @property
-    def head_kind(self) -> HeadKind:
-        """The kind of the float32 head."""
-        with self.lock:
-            return kind_of(self._head)
-
-    @property
-    def has_float32_head(self) -> bool:
-        """Whether logits are computed in float32 slices; otherwise the network computes the logits of every token."""
-        with self.lock:
-            return self._head is not None
-
-    def keep_float32_head(self, most: int) -> None:
-        """Keep a float32 copy of a half-precision model's output embedding if it takes at most `most` bytes."""
-        with self.lock:
-            if self._head is not None and self._head.copy_bytes <= most:
-                self._head.keep_float32()
+        return torch.stack(padded, dim=1), log_probabilities_N, unlikely_N
 
     def check_ids(self, ids: Iterable[int], where: str) -> None:
         """Raise InputError, prefixed with `where`, for a token id beyond the model's embedding."""
@@ -221,8 +188,9 @@ class LanguageModel:
         return len(embedding.weight)  # not always a parameter: accelerate replaces it
 
     @cached_property
-    def _head(self) -> Head | None:
-        return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8), self.head)
+    def head(self) -> Head | None:
+        """The float32 head; None if the network computes the logits of every token."""
+        return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8), self.head_kind)
 
     @property
     def layer_devices(self) -> tuple[torch.device, ...]:
@@ -234,14 +202,9 @@ class LanguageModel:
         """The bytes of one token in a float32 memory."""
         return self.one_token.nbytes
 
-    @property
+    @cached_property
     def one_token(self) -> Memory:
         """A reading of one token, which has the shapes of memories."""
-        with self.lock:  # taken before the cached property's own lock, in every thread
-            return self._first_reading
-
-    @cached_property
-    def _first_reading(self) -> Memory:
         return self.read(ordinary_ids(self.tokenizer, self.known_tokens, 1))
 
     @cached_property

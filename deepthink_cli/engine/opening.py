@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter, warn
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
-from deepthink_cli.events import Detail, Download, Note, Tell, Warn
+from deepthink_cli.events import Detail, Download, Event, Note, Tell, Warn
 from deepthink_cli.io.hub import without_collection
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.network import LanguageModel
-    from deepthink_cli.engine.probe import Verdict
 
 
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
@@ -75,34 +73,37 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
     # tensors again, with a page fault for every 4 KiB.
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
-        found = found_before(model)
-        if found is not None:
-            model = replace(model, head=found.head)
+        verdict = found_before(model)
+        if verdict is not None:
+            model = replace(model, head_kind=verdict.head)
         _check_reading(model)
         # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
-        model.keep_float32_head(byte_budget(model.device) // 4)
+        if model.head is not None:
+            model.head.keep_float32(byte_budget(model.device) // 4)
         slow = not few_rows and usual_products_are_slow()
         fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
         if name not in (AUTO, PackedEngine.name):
-            kind = engine_class(name)
-            if found is None:
+            if verdict is None:
                 check_padded(model)
-            return kind(model)
-        if found is None:
+            return engine_class(name)(model)
+        if verdict is None:
             verdict = try_packed(model)
             keep(model, verdict)
-        else:
-            verdict = found.verdict
         if verdict.reason is None:
-            return PackedEngine(model, _packed_description(verdict, fast))
+            engine = PackedEngine(model)
+            engine.description = (
+                f"packed engine, {engine.batch_tokens} tokens a pass; in a probe, packed and padded scores differ by "
+                f"{verdict.difference:.1e} nats, rounding alone by {verdict.rounding:.1e}"
+                f"{'; float32 products by oneDNN' if fast else ''}"
+            )
+            return engine
         if name == PackedEngine.name:
             error = InputError if verdict.failure is None else DeepThinkError
             raise error.of("engine", "packed", f"{verdict.reason}; use {option('engine')} padded")
-        reason = f"{verdict.reason}; {COST}"
-        warning = None if verdict.failure is None else f"padded engine: {reason}"
-        if warning is not None:
-            warn(warning, RuntimeWarning, stacklevel=3)
-        return PaddedEngine(model, reason, warning)
+        description, told = f"padded engine: {verdict.reason}; {COST}", Note if verdict.failure is None else Warn
+        if told is Warn:
+            warn(description, RuntimeWarning, stacklevel=3)
+        return PaddedEngine(model, description, told)
 
 
 def _check_reading(model: LanguageModel) -> None:
@@ -119,31 +120,19 @@ def _check_reading(model: LanguageModel) -> None:
         ) from error
 
 
-def _packed_description(verdict: Verdict, fast_products: bool) -> str:
-    return (
-        f"in a probe, packed and padded scores differ by {verdict.difference:.1e} nats, "
-        f"rounding alone by {verdict.rounding:.1e}{'; float32 products by oneDNN' if fast_products else ''}"
-    )
-
-
 def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:
     """Find a model, without its weights; reports a download before it starts, and ignored parts of a GGUF file.
 
     `named_by` is the memory that names the model, if the user does not.
     """
     check_engine(options.engine)
-    tell_of_download(options, tell, named_by)
+    if needs_download(options):
+        text = f"{options.model} is not in the cache; asking the hub, to download it"
+        tell(Note(text) if named_by is None else Download(f"{named_by} names its model: {text}"))
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning) if named_by is None else Detail(spec.warning))  # a warning when the memory was made
     return spec
-
-
-def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = None) -> None:
-    """Report, in advance, a download for finding or loading a model; `named_by` is as in `find_model`."""
-    if needs_download(options):
-        text = f"{options.model} is not in the cache; asking the hub, to download it"
-        tell(Note(text) if named_by is None else Download(f"{named_by} names its model: {text}"))
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
@@ -160,27 +149,15 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     return engine
 
 
-class Described(Protocol):
-    """The properties of a loaded model that are told to users, of an `Engine` here or in a worker process."""
-
-    @property
-    def identity(self) -> ModelIdentity: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def warning(self) -> str | None: ...
-    @property
-    def notice(self) -> str | None: ...
-    @property
-    def description(self) -> str: ...
-
-
-def describe_engine(engine: Described, tell: Tell) -> None:
+def describe_engine(engine: Engine, tell: Tell) -> None:
     """Report the loaded model and its engine; with a note if the engine is not the fastest."""
+    for event in described(engine):
+        tell(event)
+
+
+def described(engine: Engine) -> list[Event]:
+    """The events that tell users which model was loaded, and which engine was chosen."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else "its weights dequantized to "
-    tell(Detail(f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"))
-    if engine.warning:
-        tell(Warn(engine.warning))
-    else:
-        tell(Note(engine.notice) if engine.notice else Detail(engine.description))
+    text = f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"
+    return [Detail(text), engine.told(engine.description)]

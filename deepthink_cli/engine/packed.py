@@ -18,6 +18,7 @@ from deepthink_cli.engine.hooks import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import (
     Block,
+    Candidate,
     PackedRow,
     blocks,
     network_inputs,
@@ -34,91 +35,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _UNBOUNDED = 2**20  # rows of a pass: a packed pass is limited only by tokens
-
-
-class PackedEngine(BatchedEngine):
-    """A query is one row with its candidates as branches; all rows of a pass attend to one memory.
-
-    Requires a network that uses the attention interface of transformers, which the probe checks.
-    """
-
-    source = "this project"
-    name = "packed"
-
-    @property
-    def description(self) -> str:
-        """The engine in one line, with the size of its passes and the result of the probe."""
-        return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason]))
-
-    def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
-        """One row, with the candidates as branches."""
-        return [tree(number, query)]
-
-    def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
-        """The rows, concatenated."""
-        return PackedLayout(self.model, rows)
-
-    def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
-        """The scores of every query after its own past, in passes that all queries share."""
-        if not pasts:
-            return []
-        order = {past: number for number, past in enumerate(dict.fromkeys(pasts))}
-        rows = sorted(
-            (tree(number, query) for number, query in enumerate(plan.queries)),
-            key=lambda row: (order[pasts[row.query]], -len(row)),
-        )
-        first, *others = max(pasts, key=_length)
-        longest = first.followed_by(*others) if others else first
-        sums = [[0.0] * len(query.answers) for query in plan.queries]
-        for scores in self._in_passes([longest], rows, lambda rows: self._score_after(pasts, rows)):
-            for (query, candidate), value in scores.items():
-                sums[query][candidate] = value
-        return sums
-
-    @torch.inference_mode()
-    def _score_after(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> dict[tuple[int, int], float]:
-        """The score of every (query, candidate) of the rows, each after the past of its query."""
-        layout = self.layout(rows)
-        requested = layout.requested
-        with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
-            log_probabilities_N = self.model.log_probabilities(
-                inputs, requested.places_M, requested.asked_N, requested.tokens_N
-            )
-        return requested.summed(log_probabilities_N)
-
-    def joined(self, past: Past) -> Past:
-        """The past unchanged: attention concatenates its parts."""
-        return past
-
-    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many tokens as the memory for their attention scores allows, in any number of rows."""
-        return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED
-
-    @torch.inference_mode()
-    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
-        """The present of every reading, in one pass without a copy or a cache of a history.
-
-        Each reading attends only to its own history and to itself.
-        """
-        model = self.model
-        for reading in readings:
-            model.check_reading(reading.token_ids, reading.history, reading.start)
-        spans = list(pairwise([0, *accumulate(map(len, readings))]))
-        ids = [token for reading in readings for token in reading.token_ids]
-        positions = [reading.start + place for reading in readings for place in range(len(reading))]
-        ids_and_positions_2T = torch.tensor([ids, positions], device=model.device)
-        reaches = [
-            Reach(() if reading.history is None else (reading.history,), (sequence(start, len(reading)),))
-            for reading, (start, _) in zip(readings, spans, strict=True)
-        ]
-        kept: Kept = {}
-        body: Any = model.network.base_model
-        with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
-            body(**network_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
-        return [
-            model.checked_present(part, len(reading))
-            for part, reading in zip(_parts(kept, spans), readings, strict=True)
-        ]
 
 
 class PackedLayout:
@@ -162,6 +78,84 @@ class PackedLayout:
             last_feedforward_at(places_M, network.base_model),
         ):
             yield network_inputs(self.ids_1T, positions_1T)
+
+
+class PackedEngine(BatchedEngine):
+    """A query is one row with its candidates as branches; all rows of a pass attend to one memory.
+
+    Requires a network that uses the attention interface of transformers, which the probe checks.
+    """
+
+    source = "this project"
+    name = "packed"
+    layout = PackedLayout
+
+    @staticmethod
+    def rows_of(number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
+        """One row, with the candidates as branches."""
+        return [tree(number, query)]
+
+    def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
+        """The scores of every query after its own past, in passes that all queries share."""
+        if not pasts:
+            return []
+        order = {past: number for number, past in enumerate(dict.fromkeys(pasts))}
+        rows = sorted(
+            (tree(number, query) for number, query in enumerate(plan.queries)),
+            key=lambda row: (order[pasts[row.query]], -len(row)),
+        )
+        first, *others = max(pasts, key=_length)
+        longest = first.followed_by(*others) if others else first
+        sums = [[0.0] * len(query.answers) for query in plan.queries]
+        for scores in self._in_passes([longest], rows, lambda rows: self._score_after(pasts, rows)):
+            for (query, candidate), value in scores.items():
+                sums[query][candidate] = value
+        return sums
+
+    @torch.inference_mode()
+    def _score_after(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> dict[Candidate, float]:
+        """The score of every (query, candidate) of the rows, each after the past of its query."""
+        layout = PackedLayout(self.model, rows)
+        requested = layout.requested
+        with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
+            log_probabilities_N = self.model.log_probabilities(
+                inputs, requested.places_M, requested.asked_N, requested.tokens_N
+            )
+        return requested.summed(log_probabilities_N)
+
+    def joined(self, past: Past) -> Past:
+        """The past unchanged: attention concatenates its parts."""
+        return past
+
+    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
+        """As many tokens as the memory for their attention scores allows, in any number of rows."""
+        return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED
+
+    @torch.inference_mode()
+    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of every reading, in one pass without a copy or a cache of a history.
+
+        Each reading attends only to its own history and to itself.
+        """
+        model = self.model
+        for reading in readings:
+            model.check_reading(reading.token_ids, reading.history, reading.start)
+        spans = list(pairwise([0, *accumulate(map(len, readings))]))
+        ids = [token for reading in readings for token in reading.token_ids]
+        positions = [reading.start + place for reading in readings for place in range(len(reading))]
+        ids_and_positions_2T = torch.tensor([ids, positions], device=model.device)
+        reaches = [
+            Reach(() if reading.history is None else (reading.history,), (sequence(start, len(reading)),))
+            for reading, (start, _) in zip(readings, spans, strict=True)
+        ]
+        kept: Kept = {}
+        body: Any = model.network.base_model
+        with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
+            body(**network_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
+        return [
+            model.checked_present(part, len(reading))
+            for part, reading in zip(_parts(kept, spans), readings, strict=True)
+        ]
 
 
 def _length(past: Past) -> int:

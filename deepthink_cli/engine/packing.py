@@ -5,7 +5,7 @@ A candidate's last token is never fed; leading tokens that candidates share are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -17,6 +17,9 @@ from deepthink_cli.model.tokens import TokenizedQuery
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Candidate = tuple[int, int]  # the number of a query, and of its candidate
+SumsOfPass = Callable[[], dict[Candidate, float]]  # gives the score of every candidate, when the pass is complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,36 +100,28 @@ class LogprobRequests:
     asked_N: Tensor
     tokens_N: Tensor
     owners_N: Tensor
-    scores: tuple[tuple[int, int], ...]
+    scores: tuple[Candidate, ...]
 
-    def summed(self, log_probabilities_N: Tensor) -> dict[tuple[int, int], float]:
+    def summed(self, log_probabilities_N: Tensor) -> dict[Candidate, float]:
         """The score of every (query, candidate), summed in float64."""
         sums = torch.zeros(len(self.scores), dtype=torch.float64)
         sums.index_add_(0, self.owners_N, log_probabilities_N.cpu().double())
         return dict(zip(self.scores, sums.tolist(), strict=True))
 
-    def pending(self, log_probabilities_N: Tensor) -> PassScores:
-        """The scores of `summed`, to be waited for: a GPU may still be computing the log-probabilities."""
-        copied_N, done = log_probabilities_N.to("cpu", non_blocking=True, copy=True), None
+    def pending(self, log_probabilities_N: Tensor) -> SumsOfPass:
+        """Waits for the scores of `summed`, since a GPU may still be computing the log-probabilities."""
+        copied_N, wait = log_probabilities_N.to("cpu", non_blocking=True, copy=True), None
         if log_probabilities_N.is_cuda:
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record(torch.cuda.current_stream(log_probabilities_N.device))
-        return PassScores(self, copied_N, done)
+            wait = done.synchronize
 
+        def sums() -> dict[Candidate, float]:
+            if wait is not None:
+                wait()
+            return self.summed(copied_N)
 
-@dataclass(frozen=True)
-class PassScores:
-    """The scores of a pass that may still run, and the GPU's event that tells their arrival on the processor."""
-
-    requested: LogprobRequests
-    log_probabilities_N: Tensor
-    done: torch.cuda.Event | None
-
-    def summed(self) -> dict[tuple[int, int], float]:
-        """The score of every (query, candidate); waits for them."""
-        if self.done is not None:
-            self.done.synchronize()
-        return self.requested.summed(self.log_probabilities_N)
+        return sums
 
 
 def tree(number: int, query: TokenizedQuery) -> PackedRow:
@@ -192,7 +187,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
 def requests(rows: Sequence[PackedRow], starts: Sequence[int]) -> LogprobRequests:
     """The requested log-probabilities of rows that start at tokens `starts` of a pass."""
     places: dict[int, int] = {}
-    scores: dict[tuple[int, int], int] = {}
+    scores: dict[Candidate, int] = {}
     table = []
     for row, start in zip(rows, starts, strict=True):
         for place, token, candidate in row.asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -16,48 +16,11 @@ from deepthink_cli.engine.budget import rows_over
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, lines, requests, sent
 from deepthink_cli.memory import Memory
-from deepthink_cli.model.tokens import TokenizedQuery
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"
-
-
-class PaddedEngine(BatchedEngine):
-    """One row for each distinct sequence of a query and its candidates, padded on the right; one reading a pass.
-
-    Requires only that the network can continue from a cache of keys and values.
-    """
-
-    source = "this project"
-    name = "padded"
-    reads_together = False
-
-    @property
-    def notice(self) -> str | None:
-        """The reason for the padded engine, and its cost; None if it was requested."""
-        return self.description if self.reason else None
-
-    def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
-        """One row for each sequence that must be run."""
-        return lines(number, query)
-
-    def layout(self, rows: Sequence[PackedRow]) -> PaddedLayout:
-        """A batch of the rows, padded to the longest."""
-        return PaddedLayout(self.model, rows)
-
-    def joined(self, past: Past) -> Past:
-        """The past as one memory, since a cache cannot have several parts."""
-        return (reduce(Memory.followed_by, past),) if past else ()
-
-    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many rows as fit the device, each with a copy of the memory."""
-        return self.batch_tokens, rows_over(self.model, memory, width, self.free)
-
-    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
-        """The present of each reading, each in a separate pass."""
-        return [self.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]
 
 
 class PaddedLayout:
@@ -76,3 +39,28 @@ class PaddedLayout:
         caches = [memory.as_cache(self.model.dtype, rows=len(self.ids_RS)) for memory in past]
         (cache,) = caches or [DynamicCache()]
         yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))
+
+
+class PaddedEngine(BatchedEngine):
+    """One row for each distinct sequence of a query and its candidates, padded on the right; one reading a pass.
+
+    Requires only that the network can continue from a cache of keys and values.
+    """
+
+    source = "this project"
+    name = "padded"
+    layout = PaddedLayout
+    reads_together = False
+    rows_of = staticmethod(lines)
+
+    def joined(self, past: Past) -> Past:
+        """The past as one memory, since a cache cannot have several parts."""
+        return (reduce(Memory.followed_by, past),) if past else ()
+
+    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
+        """As many rows as fit the device, each with a copy of the memory."""
+        return self.batch_tokens, rows_over(self.model, memory, width, self.free)
+
+    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of each reading, each in a separate pass."""
+        return [self.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]

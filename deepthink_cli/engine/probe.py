@@ -1,13 +1,13 @@
 """A probe that compares the packed engine with the padded engine, and the difference that it allows.
 
-Its findings are kept in the user's cache folder, so that a model is tried once and not at every start.
+Its verdicts are kept in the user's cache folder, so that a model is tried once and not at every start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 import transformers
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from torch import Tensor
 
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.logits import MASKED, HeadKind
+from deepthink_cli.engine.logits import MASKED, HeadKind, kind_of
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
@@ -34,6 +34,7 @@ from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids
 _COMPARED = 64  # tokens of the vocabulary whose log-probabilities are compared
 
 
+@torch.inference_mode()
 def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> None:
     """Raise InputError, naming the architecture, unless a query after a memory scores as in one pass over both.
 
@@ -42,10 +43,16 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     the effect of one rounding of the results of every layer.
     """
     name, hint = model.identity.architecture, "choose a model of another architecture"
-    compared = _Compared(model, len(query_ids))
-    expected_SN, rounded_SN = _plain(model, compared, [*text_ids, *query_ids])
+    whole, start = [*text_ids, *query_ids], len(text_ids)
+    # A second row of other tokens changes the first one only by rounding.
+    pair_2S = torch.tensor([whole, whole[::-1]], device=model.device)
+    expected_SN = _compared_tokens(model, {"input_ids": pair_2S[:1], "use_cache": False}, start, len(query_ids))
+    with off_by_one_rounding(model):
+        rounded_SN = _compared_tokens(model, {"input_ids": pair_2S, "use_cache": False}, start, len(query_ids))
     try:
-        actual_SN = _after_memory(model, compared, text_ids, query_ids)
+        query_2S = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
+        past = model.read(text_ids).as_cache(model.dtype, rows=2)
+        actual_SN = _compared_tokens(model, model.inputs(query_2S, past, start), 0, len(query_ids))
     except Exception as error:  # an unsupported past can fail in any way
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
@@ -63,38 +70,12 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
         )
 
 
-class _Compared:
-    """Computes the log-probabilities to compare: of N tokens after each of S tokens of a row."""
-
-    def __init__(self, model: LanguageModel, length: int) -> None:
-        known = model.known_tokens
-        self.model, self.length = model, length
-        self.tokens_N = torch.arange(0, known, max(1, known // _COMPARED), device=model.device)
-
-    def of(self, inputs: dict[str, Any], start: int) -> Tensor:
-        """Log-probabilities (S, N) after tokens `start` onward of the first row of a pass."""
-        places_S = torch.arange(self.length, device=self.model.device)
-        rows, tokens = places_S.repeat_interleave(len(self.tokens_N)), self.tokens_N.repeat(self.length)
-        return self.model.log_probabilities(inputs, places_S + start, rows, tokens).view(self.length, -1).cpu()
-
-
-@torch.inference_mode()
-def _plain(model: LanguageModel, compared: _Compared, ids: list[int]) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (S, N) from one pass over all ids, and from another pass with different rounding."""
-    # A second row of other tokens changes the first one only by rounding.
-    pair_2S, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - compared.length
-    expected_SN = compared.of({"input_ids": pair_2S[:1], "use_cache": False}, start)
-    with off_by_one_rounding(model):
-        return expected_SN, compared.of({"input_ids": pair_2S, "use_cache": False}, start)
-
-
-@torch.inference_mode()
-def _after_memory(
-    model: LanguageModel, compared: _Compared, text_ids: Sequence[int], query_ids: Sequence[int]
-) -> Tensor:
-    """Log-probabilities (S, N) from a pass over the query, with the memory of the text as its past."""
-    query_2S = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
-    return compared.of(model.inputs(query_2S, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
+def _compared_tokens(model: LanguageModel, inputs: dict[str, Any], start: int, length: int) -> Tensor:
+    """Log-probabilities (S, N) of some tokens after S = `length` tokens from `start` on, in the first row of a pass."""
+    tokens_N = torch.arange(0, model.known_tokens, max(1, model.known_tokens // _COMPARED), device=model.device)
+    places_S = torch.arange(length, device=model.device)
+    rows, tokens = places_S.repeat_interleave(len(tokens_N)), tokens_N.repeat(length)
+    return model.log_probabilities(inputs, places_S + start, rows, tokens).view(length, -1).cpu()
 
 
 @contextmanager
@@ -128,19 +109,25 @@ _WINDOW = 8  # tokens of an attention window during the probe, so that its text 
 _TOLERANCE = 2  # packed and padded results may differ by this multiple of the rounding of padded results
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Verdict:
     """The result of the probe; `reason` is the reason against packing, None if packed and padded results are the same.
 
     `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of the
     device. `difference` is the root mean square difference in nats between packed and padded scores, and `rounding`
-    between padded scores with different rounding; both are None if the packed pass did not run.
+    between padded scores with different rounding; both are None if the packed pass did not run. `head` is the kind of
+    the model's float32 head, of a kept verdict.
     """
 
     reason: str | None = None
     failure: str | None = None
     difference: float | None = None
     rounding: float | None = None
+    head: HeadKind | None = None
+
+
+_VERDICT = TypeAdapter(Verdict)
 
 
 def check_padded(model: LanguageModel) -> None:
@@ -171,18 +158,17 @@ def try_packed(model: LanguageModel) -> Verdict:
 
 
 def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[TokenizedQuery]) -> Verdict:
-    first = model.read(text)
-    packed = _Trial(PackedEngine(model), first, queries)
-    padded = _Trial(PaddedEngine(model), first, queries)
-    packed_scores = packed.scores()
-    packed_reading = _numbers(packed.engine.read_pass([Reading(text), Reading(text, first, first.length)])[1])
-    padded_scores, padded_reading = padded.scores(), padded.second_reading(text)
+    first, packed, padded = model.read(text), PackedEngine(model), PaddedEngine(model)
+    packed_scores = _scores(packed, first, queries)
+    # Two readings in one pass, as in a run.
+    packed_reading = _numbers(packed.read_pass([Reading(text), Reading(text, first, first.length)])[1])
+    padded_scores, padded_reading = _padded_results(padded, text, first, queries)
     with off_by_one_rounding(model):
-        rounded_scores, rounded_reading = padded.scores(), padded.second_reading(text)
+        rounded_scores, rounded_reading = _padded_results(padded, text, first, queries)
     if packed_reading.shape != padded_reading.shape:
         return Verdict(reason="only some of its layers use the attention interface of transformers")
     # Matrix products of another batch size round differently.
-    other = padded.scores(of_query=0)
+    other = _scores(padded, first, queries[:1])
     rounding = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
     difference = _rms(packed_scores - padded_scores)
     reading_difference = _rms(packed_reading - padded_reading)
@@ -199,22 +185,18 @@ def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[Tok
     return Verdict(reason=reason, difference=difference, rounding=rounding)
 
 
-class _Trial:
-    """The probe's queries on one engine, after the first reading of its text."""
+def _scores(engine: BatchedEngine, first: Memory, queries: Sequence[TokenizedQuery]) -> Tensor:
+    """The scores of queries after a memory, in the order of (query, candidate): (N,) in float64."""
+    rows = [row for number, query in enumerate(queries) for row in engine.rows_of(number, query)]
+    scores = next(engine.score_pass([(first,)], rows))()
+    return torch.tensor([scores[place] for place in sorted(scores)], dtype=torch.float64)
 
-    def __init__(self, engine: BatchedEngine, first: Memory, queries: Sequence[TokenizedQuery]) -> None:
-        self.engine, self.first = engine, first
-        self.rows = [row for number, query in enumerate(queries) for row in engine.rows_of(number, query)]
 
-    def scores(self, of_query: int | None = None) -> Tensor:
-        """The scores of all queries, or of query `of_query`, in the order of (query, candidate): (N,) in float64."""
-        rows = [row for row in self.rows if of_query in (None, row.query)]
-        scores = next(self.engine.score_pass([(self.first,)], rows)).summed()
-        return torch.tensor([scores[place] for place in sorted(scores)], dtype=torch.float64)
-
-    def second_reading(self, text: tuple[int, ...]) -> Tensor:
-        """The keys and values of a reading of the text after the first one."""
-        return _numbers(self.engine.read_pass([Reading(text, self.first, self.first.length)])[0])
+def _padded_results(
+    engine: PaddedEngine, text: tuple[int, ...], first: Memory, queries: Sequence[TokenizedQuery]
+) -> tuple[Tensor, Tensor]:
+    """The scores of queries after a memory, and the keys and values of a reading of its text after it."""
+    return _scores(engine, first, queries), _numbers(engine.read_pass([Reading(text, first, first.length)])[0])
 
 
 def _numbers(memory: Memory) -> Tensor:
@@ -242,43 +224,31 @@ def _texts(model: LanguageModel) -> tuple[tuple[int, ...], tuple[TokenizedQuery,
 _SMALL = 2**24  # bytes; smaller models are probed in a fraction of a second
 
 
-class Findings(BaseModel):
-    """The findings of trying a model: the verdict of the probe and the kind of its head, with all they depend on."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    depends_on: dict[str, str | None]
-    head: HeadKind
-    verdict: Verdict
-
-
-def found_before(model: LanguageModel) -> Findings | None:
-    """The findings of an earlier start; None if there are none, or if the entry is damaged or of another model."""
-    depends_on = _dependencies(model)
-    text = None if depends_on is None else read_cached(_name(depends_on))
+def found_before(model: LanguageModel) -> Verdict | None:
+    """The verdict of an earlier start; None if there is none, or if its file is damaged."""
+    text = None if (name := _name(model)) is None else read_cached(name)
     try:
-        found = None if text is None else Findings.model_validate_json(text)
+        return None if text is None else _VERDICT.validate_json(text)
     except ValidationError:
         return None
-    return found if found is not None and found.depends_on == depends_on else None
 
 
 def keep(model: LanguageModel, verdict: Verdict) -> None:
-    """Keep the findings for later starts, unless an error has failed the probe."""
+    """Keep a verdict for later starts, with the kind of the head, unless an error has failed the probe."""
+    if (name := _name(model)) is not None and verdict.failure is None:
+        write_cached(name, _VERDICT.dump_json(replace(verdict, head=kind_of(model.head))).decode())
+
+
+def _name(model: LanguageModel) -> str | None:
+    """The name of the file of a verdict, a digest of all that it depends on; None for a model without such a file."""
     depends_on = _dependencies(model)
-    if depends_on is not None and verdict.failure is None:
-        found = Findings(depends_on=depends_on, head=model.head_kind, verdict=verdict)
-        write_cached(_name(depends_on), found.model_dump_json())
-
-
-def _name(depends_on: Mapping[str, str | None]) -> str:
-    return f"probes/{json_sha256(depends_on)}"
+    return None if depends_on is None else f"probes/{json_sha256(depends_on)}"
 
 
 def _dependencies(model: LanguageModel) -> dict[str, str | None] | None:
-    """All that the findings depend on; None for a model whose findings are not kept.
+    """All that a verdict depends on; None for a model whose verdict is not kept.
 
-    The findings of a small model, of weights without a digest, and of code from outside transformers are not kept.
+    Not kept are verdicts of small models, of weights without a digest, and of code from outside transformers.
     """
     identity, network = model.identity, model.network
     small = sum(each.nbytes for each in network.parameters()) < _SMALL

@@ -23,7 +23,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.by_iteration import Evaluator, Overlap
 from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.generation.answers import answered
+from deepthink_cli.generation import answered
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import GivenLabels, LabelSets
 from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated

@@ -18,7 +18,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.updates.registry import checked_rule
+from deepthink_cli.updates import checked_rule
 
 Values = tuple[Any, ...]
 Box = Mapping[str, Values]

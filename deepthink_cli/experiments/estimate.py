@@ -21,7 +21,7 @@ from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, Prepared, known, pending, planned
 from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting, grouped
-from deepthink_cli.generation.answers import answered
+from deepthink_cli.generation import answered
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions

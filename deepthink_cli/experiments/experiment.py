@@ -28,8 +28,7 @@ from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMP
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
-from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
-from deepthink_cli.updates.rules import UpdateRule
+from deepthink_cli.updates import GATE, RULES, RuleText, UpdateRule, parse_rule
 
 # One run crosses the values of these axes; of every other axis it has one.
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "techniques", "updates", *GateOptions.model_fields, "calibrations")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from deepthink_cli.calibration.labelled import check_labelled
 from deepthink_cli.calibration.registry import FEWEST, NONE, of_labelled
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
+from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.crossing import run_tasks
@@ -39,8 +39,7 @@ from deepthink_cli.tasks.sources import Source, source_of
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
-from deepthink_cli.updates.registry import rule_text
-from deepthink_cli.updates.rules import gate_values
+from deepthink_cli.updates import gate_values, rule_text
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.template import Chat
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.io.mistakes import STRICT, place, reason
+from deepthink_cli.io.records import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json, json_sha256
 from deepthink_cli.techniques.registry import find_recorded, trains
-from deepthink_cli.updates.registry import parse_rule
-from deepthink_cli.updates.rules import Gate, UpdateRule, gate_values
+from deepthink_cli.updates import Gate, UpdateRule, gate_values, parse_rule
 
 if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Correction, Prediction

@@ -18,7 +18,7 @@ from deepthink_cli.evaluation.by_iteration import Evaluator
 from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, JobsStarted, RowMade
 from deepthink_cli.experiments.jobs import Job, Prepared, parts_of
 from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits, corrections_of
-from deepthink_cli.generation.answers import answered
+from deepthink_cli.generation import answered
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.scoring.heads import observed_layers
@@ -27,7 +27,7 @@ from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES, think_in_batches
-from deepthink_cli.updates.rules import UpdateRule
+from deepthink_cli.updates import UpdateRule
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory

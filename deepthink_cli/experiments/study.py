@@ -28,7 +28,7 @@ from deepthink_cli.experiments.figure import FORMS, FigureOptions
 from deepthink_cli.experiments.folder import open_run_folder, with_shards
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
-from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.records import place, reason
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.registry import Registry, instance_of
 

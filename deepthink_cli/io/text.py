@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 from typing import Any
@@ -102,6 +103,13 @@ def told_apart(*words: str) -> list[str]:
     """Different words in quotation marks, by code points if some of them look the same, as in NFC and NFD."""
     seen = {"".join(each for each in unicodedata.normalize("NFKC", word) if each.isprintable()) for word in words}
     return list(map(repr if len(seen) == len(words) else ascii, words))
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like `name`, whatever the case of their letters; None if none is like it."""
+    by_folded = {each.casefold(): each for each in reversed(list(known))}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1)
+    return by_folded[close[0]] if close else None
 
 
 def named(label: str) -> str:

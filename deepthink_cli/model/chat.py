@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deepthink_cli.data.chat import Chat, Turn, question, reply, solved
 from deepthink_cli.data.examples import DemonstrationSet, Query
-from deepthink_cli.data.template import MAX_TEXT
+from deepthink_cli.data.template import MAX_TEXT, Chat, Template
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.io.bounded import exceeds
 from deepthink_cli.io.hub import library_errors
+from deepthink_cli.io.processes import exceeds
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _TIME = {"%H": "00", "%M": "00", "%S": "00"}
 _CLOCK = "strftime_now"
 _BREAK = "\ufdd0"  # not a character: Unicode reserves it for the internal use of programs
 
-
+Turn = dict[str, str]  # `role` and `content`, as transformers' apply_chat_template takes them
 _SPLIT = "the chat template cannot be split:"
 
 
@@ -156,6 +155,27 @@ def _dated(source: str) -> str:
     return f"{{% macro {_CLOCK}(format) %}}{{{{ format{filters} }}}}{{% endmacro %}}\n{source}"
 
 
+def question(template: Template, text: str | Mapping[str, str], written: Callable[[str], str] = str) -> Turn:
+    """The user's turn: the template up to the label, without spaces and line breaks at its ends.
+
+    `written` is as in `Template.query`.
+    """
+    return {"role": "user", "content": template.query(text, written).strip()}
+
+
+def reply(label: str) -> Turn:
+    """The assistant's turn: the label alone."""
+    return {"role": "assistant", "content": label.strip()}
+
+
+def turns_of(demonstrations: DemonstrationSet | TokenizedDemonstrations, chat: Chat) -> list[Turn]:
+    """The system message, then two turns for each demonstration: the user asks, the assistant gives the label."""
+    turns: list[Turn] = [] if chat.system is None else [{"role": "system", "content": chat.system}]
+    for example in demonstrations.examples:
+        turns += [question(demonstrations.template, example.text), reply(demonstrations.word(example.label))]
+    return turns
+
+
 _PROBES = ("A probe.", "0 is another.")  # two texts without a common start
 
 
@@ -184,8 +204,7 @@ class Conversation:
         self._rendering = ChatTemplate(tokenizer)
         self.chat = replace(chat, template_sha256=template_sha256(tokenizer))
         self._template, self._labels, self._word = demonstrations.template, demonstrations.labels, demonstrations.word
-        examples = [(example.text, self._word(example.label)) for example in demonstrations.examples]
-        self._turns = list(map(self._rendering.safe, [*chat.opening(), *solved(self._template, examples)]))
+        self._turns = list(map(self._rendering.safe, turns_of(demonstrations, chat)))
         asked: list[Turn] = [{"role": "user", "content": probe} for probe in _PROBES]
         self._start, self._separator = self._cut(asked)
         self._reply = self._opening(asked[0])

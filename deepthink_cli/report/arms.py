@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.template import Chat
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.techniques.registry import find_recorded, trains
-from deepthink_cli.updates.registry import GATE
+from deepthink_cli.updates import GATE
 
 # Fields that distinguish arms only if one task has several values of them.
 SPLITTING = ("sampling", "pool_size", "balanced", "shots", "labelled")

@@ -117,6 +117,8 @@ def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[flo
             for candidate, value in enumerate(scores, start=1):
                 if not math.isfinite(value) and place not in messages:
                     where = query.where or f"query {place + 1}"
-                    messages[place] = f"{where}: the score of candidate {candidate} is {value}: {engine.advice()}"
+                    messages[place] = (
+                        f"{where}: the score of candidate {candidate} is {value}: {engine.identity.overflow}"
+                    )
     if messages:
         raise NotFiniteError(messages)

@@ -163,9 +163,9 @@ def likelihoods(engine: Engine, memory: Memory | None, queries: Sequence[Tokeniz
     found: Likelihoods = []
     for start in range(0, len(queries), EVALUATED):
         plan = engine.plan(queries[start : start + EVALUATED])
-        of_chunk = engine.likelihoods(memory, plan)
-        check_finite(engine, plan, [[value for value, _ in of_query] for of_query in of_chunk])
-        found += of_chunk
+        observed = engine.observe(memory, plan, greedy=True)
+        check_finite(engine, plan, [each.sums for each in observed])
+        found += [list(zip(each.sums, each.greedy, strict=True)) for each in observed]
     return found
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent

@@ -138,7 +138,9 @@ class Observer:
         for query, observation in zip(tokenized, observations, strict=True):
             if not (np.isfinite(observation.sums).all() and bool(observation.hidden.isfinite().all())):
                 where = query.where or "a row"
-                raise DeepThinkError(f"{where}: its scores or hidden states are not finite: {self.engine.advice()}")
+                raise DeepThinkError(
+                    f"{where}: its scores or hidden states are not finite: {self.engine.identity.overflow}"
+                )
 
 
 def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.records import place, reason
 from deepthink_cli.options import METHOD, Flag, Options, named_by
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.registry import Registry, installed, name_and_parameters

@@ -17,7 +17,7 @@ from deepthink_cli.registry import installed
 from deepthink_cli.selection.options import SEED, SHOTS
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
-from deepthink_cli.updates.registry import values_of
+from deepthink_cli.updates import values_of
 
 
 class TuneOptions(GateOptions):

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
-from deepthink_cli.data.folds import split
-from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.data.same_input import input_groups, split
+from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError, installing
 from deepthink_cli.events import Note, Tell, silent

@@ -162,9 +162,9 @@ def test_a_float32_copy_of_the_head_is_kept_where_it_takes_a_small_share_of_the_
     free: int, kept: bool, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "byte_budget", lambda device: free)
-    head = load_model(str(models("llama")), dtype="bfloat16").model._head
+    head = load_model(str(models("llama")), dtype="bfloat16").model.head
     assert (head.copy_bytes == 0) == kept
-    assert load_model(str(models("llama"))).model._head.copy_bytes == 0  # float32 needs none
+    assert load_model(str(models("llama"))).model.head.copy_bytes == 0  # float32 needs none
 
 
 CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1 MiB is free."

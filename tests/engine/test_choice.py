@@ -23,6 +23,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Warn
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
@@ -87,7 +88,7 @@ def test_an_error_that_is_not_the_networks_way_of_attending_is_a_warning_that_na
         engine = load_model(str(models("llama")))
     assert isinstance(engine, PaddedEngine)
     assert str(error) in engine.description
-    assert engine.warning == engine.description
+    assert engine.told is Warn
     assert_scores_are_right(engine)
 
 

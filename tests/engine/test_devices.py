@@ -61,9 +61,9 @@ def test_a_network_on_two_devices_scores_as_on_one(
     with Devices():
         assert isinstance(choose_engine(model), PackedEngine)
         assert (model.device, model.layer_devices) == (FIRST, (FIRST, LAST))
-        assert model._head is not None
+        assert model.head is not None
         if not own_head:
-            vars(model)["_head"] = None
+            vars(model)["head"] = None
         assert (scores(choose_engine(model, engine), reviews) - expected).abs().max() < 1e-4
 
 
@@ -98,6 +98,6 @@ def test_what_accelerate_places_scores_as_on_one_device(
     places |= dict.fromkeys(["model.norm", "model.rotary_emb"], "cpu" if last == "disk" else last)
     with nullcontext() if last == "disk" else Devices():
         dispatch(model.network, places, main_device=first, offload_dir=tmp_path / "offloaded", force_hooks=True)
-        assert (model._head is None) is (last == "disk")
+        assert (model.head is None) is (last == "disk")
         for name in ("packed", "padded"):
             assert (scores(choose_engine(model, name), reviews) - expected).abs().max() < 1e-4

@@ -73,7 +73,7 @@ def test_a_half_precision_head_is_as_exact_as_float64_on_the_same_hidden_states(
     head = Head(torch.nn.Linear(64, VOCABULARY).to(dtype), SimpleNamespace())
     hidden = (torch.randn(50, 64) * 8).to(dtype)
     if kept:
-        head.keep_float32()
+        head.keep_float32(2**40)
     with torch.inference_mode():
         found = head.log_probabilities(hidden, ASKED, TOKENS)
         weight, bias = head.embedding.weight.double(), head.embedding.bias.double()

@@ -26,6 +26,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Reading, ScoringPlan, Sums
+from deepthink_cli.events import Detail
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity
@@ -35,7 +36,6 @@ class Similarity(Engine):
     """Tokens are random vectors, and likely after a memory whose vectors are like them."""
 
     description = "similarity engine"
-    tokenizer, identity, limits = None, None, None  # of each engine
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, identity: ModelIdentity, limits: Limits) -> None:
         self.tokenizer, self.identity, self.limits = tokenizer, identity, limits
@@ -106,9 +106,8 @@ def test_a_run_makes_its_rows_with_it(models: Models, tmp_path: Path, monkeypatc
 
 
 def test_what_it_leaves_out_has_a_default(engine: Similarity, memories: list[Memory]) -> None:
-    assert (engine.device, engine.notice, engine.warning, engine.tokens_together) == ("cpu", None, None, 1)
+    assert (engine.device, engine.told, engine.tokens_together) == ("cpu", Detail, 1)
     assert engine.tokens_held(3) > 10**6 * len(REVIEWS)
     assert engine.place(memories[0]) is memories[0]
     engine.check_ids([10**9], "a query")
     engine.check_memory(memories[0])
-    assert "dtype float32" in engine.advice()

@@ -70,18 +70,16 @@ def test_a_model_whose_own_logits_are_used_is_observed_at_its_head(
 ) -> None:
     engine = loaded("gpt2")
     expected = engine.observe(None, engine.plan(QUERIES))
-    monkeypatch.setitem(engine.model.__dict__, "_head", None)
+    monkeypatch.setitem(engine.model.__dict__, "head", None)
     for own, ours in zip(engine.observe(None, engine.plan(QUERIES)), expected, strict=True):
         torch.testing.assert_close(own.hidden, ours.hidden)
         assert own.sums == pytest.approx(ours.sums, abs=1e-4)
 
 
-def test_an_engine_without_hidden_states_and_likeliest_tokens_says_so(llama: Engine) -> None:
+def test_an_engine_without_hidden_states_says_so(llama: Engine) -> None:
     engine = Similarity(llama.tokenizer, llama.identity, llama.limits)
     with pytest.raises(InputError, match="gives no hidden states; use engine packed or padded"):
         engine.observe(None, engine.plan(QUERIES))
-    with pytest.raises(InputError, match="use engine packed or padded"):
-        engine.likelihoods(None, engine.plan(QUERIES))
 
 
 def greedy(engine: BatchedEngine, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -106,39 +104,37 @@ def test_a_candidate_is_greedy_if_plain_decoding_writes_it(
         written = greedy(engine, (*demos, *query.prefix), 3)
         other = (*written[:2], (written[2] + 1) % 300)
         queries.append(TokenizedQuery(query.prefix, (written, other, written[:1])))
-    results = engine.likelihoods(memory, with_passes_of(engine, 60).plan(queries))
-    assert [[is_greedy for _, is_greedy in of_query] for of_query in results] == [[True, False, True]] * len(queries)
+    results = engine.observe(memory, with_passes_of(engine, 60).plan(queries), greedy=True)
+    assert [each.greedy for each in results] == [(True, False, True)] * len(queries)
 
 
-def test_observed_scores_and_likelihoods_are_those_of_scoring(loaded: Loaded) -> None:
+def test_observed_scores_are_those_of_scoring(loaded: Loaded) -> None:
     engine = loaded("llama")
     memory, plan = read(engine, DEMOS), engine.plan(QUERIES)
     (sums,) = engine.score([memory], plan)
     for observation, expected in zip(engine.observe(memory, plan), sums, strict=True):
         assert observation.sums == pytest.approx(expected, abs=1e-5)
-    likelihoods = engine.likelihoods(memory, plan)
-    assert [[value for value, _ in of_query] for of_query in likelihoods] == [pytest.approx(each) for each in sums]
-    assert engine.likelihoods(memory, engine.plan([])) == []
+        assert observation.greedy == ()
+    assert engine.observe(memory, engine.plan([])) == []
 
 
 def test_a_model_whose_own_logits_are_used_tells_the_same(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded("gpt2")
-    expected = engine.likelihoods(None, engine.plan(QUERIES))
-    monkeypatch.setitem(engine.model.__dict__, "_head", None)
-    for own, ours in zip(engine.likelihoods(None, engine.plan(QUERIES)), expected, strict=True):
-        assert [is_greedy for _, is_greedy in own] == [is_greedy for _, is_greedy in ours]
-        assert [value for value, _ in own] == pytest.approx([value for value, _ in ours], abs=1e-4)
+    expected = engine.observe(None, engine.plan(QUERIES), greedy=True)
+    monkeypatch.setitem(engine.model.__dict__, "head", None)
+    for own, ours in zip(engine.observe(None, engine.plan(QUERIES), greedy=True), expected, strict=True):
+        assert own.greedy == ours.greedy
+        assert own.sums == pytest.approx(ours.sums, abs=1e-4)
 
 
 def test_the_likeliest_token_is_found_in_every_slice_of_the_vocabulary(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = loaded("llama")
-    expected = engine.likelihoods(None, engine.plan(QUERIES))
+    expected = engine.observe(None, engine.plan(QUERIES), greedy=True)
     monkeypatch.setattr("deepthink_cli.engine.logits.SLICE", 50)
-    assert [[flag for _, flag in each] for each in engine.likelihoods(None, engine.plan(QUERIES))] == [
-        [flag for _, flag in each] for each in expected
-    ]
+    found = engine.observe(None, engine.plan(QUERIES), greedy=True)
+    assert [each.greedy for each in found] == [each.greedy for each in expected]
 
 
 def test_a_plan_of_another_engine_has_no_rows_and_is_made_anew(llama: BatchedEngine) -> None:
@@ -146,4 +142,3 @@ def test_a_plan_of_another_engine_has_no_rows_and_is_made_anew(llama: BatchedEng
     without_rows = ScoringPlan(plan.queries)
     for own, other in zip(llama.observe(memory, plan), llama.observe(memory, without_rows), strict=True):
         assert own.sums == other.sums
-    assert llama.likelihoods(memory, without_rows) == llama.likelihoods(memory, plan)

@@ -19,6 +19,7 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.hooks import fused_activations
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Detail, Note
 
 
 def test_a_deep_model_in_half_precision_is_packed_for_all_its_rounding(tmp_path: Path) -> None:
@@ -105,7 +106,6 @@ def test_a_pass_has_as_many_rows_as_the_free_memory_holds(free: int, rows: int, 
 @pytest.mark.parametrize("family", sorted(NOT_PACKED))
 def test_it_is_announced_with_its_reason_unless_it_was_asked_for(family: str, models: Models) -> None:
     engine = load_model(str(models(family)))
-    assert engine.notice == engine.description
-    assert engine.warning is None
+    assert engine.told is Note
     asked_for = load_model(str(models(family)), engine="padded")
-    assert (asked_for.description, asked_for.notice) == ("padded engine", None)
+    assert (asked_for.description, asked_for.told) == ("padded engine", Detail)

@@ -25,8 +25,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import rows_of_file, rows_of_task
 from deepthink_cli.tasks.sources import Source
-from deepthink_cli.updates.registry import RULES
-from deepthink_cli.updates.rules import Place, UpdateRule
+from deepthink_cli.updates import RULES, Place, UpdateRule
 
 
 @dataclass(frozen=True)

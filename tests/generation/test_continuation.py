@@ -12,7 +12,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
-from deepthink_cli.generation.generation import Continuation, continuations, pieces
+from deepthink_cli.generation import Continuation, continuations, pieces
 
 
 class Scripted(PackedEngine):

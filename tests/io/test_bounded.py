@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deepthink_cli.io.bounded import exceeds
+from deepthink_cli.io.processes import exceeds
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no copies of processes")
 

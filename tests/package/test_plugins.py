@@ -36,7 +36,7 @@ from deepthink_cli.options import METHOD, Flag, Options
 from deepthink_cli.tasks.judges import Judge
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
-from deepthink_cli.updates.rules import UpdateRule
+from deepthink_cli.updates import UpdateRule
 
 class Mirrored(Technique):
     summary = "the demonstrations, then again from the last to the first"
@@ -374,7 +374,7 @@ from deepthink_cli.artifact.container import OPENERS as openers
 from deepthink_cli.calibration.registry import CALIBRATIONS as calibrations
 from deepthink_cli.selection.registry import METHODS as selections
 from deepthink_cli.techniques.registry import TECHNIQUES as techniques
-from deepthink_cli.updates.registry import RULES as updates
+from deepthink_cli.updates import RULES as updates
 """
 
 

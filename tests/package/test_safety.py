@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.bounded import exceeds
+from deepthink_cli.io.processes import exceeds
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 

@@ -75,7 +75,6 @@ class Bigrams(Engine):
     """Every token has a probability after the one before it: of `likely`, or else one in a hundred."""
 
     description = "bigram engine"
-    tokenizer, identity, limits = None, None, None  # of each engine
 
     def __init__(self, engine: Engine, likely: Mapping[tuple[str, str], float]) -> None:
         self.tokenizer, self.identity, self.limits = engine.tokenizer, engine.identity, engine.limits

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from deepthink_cli.data.folds import split
+from deepthink_cli.data.same_input import split
 from deepthink_cli.tuning.nested import held_out
 
 LABELS = ["a"] * 7 + ["b"] * 5 + ["c"] * 4

@@ -26,7 +26,7 @@ from deepthink_cli.tuning.nested import (
     sign_test,
 )
 from deepthink_cli.tuning.options import Grid, best_of_trajectories
-from deepthink_cli.updates.rules import Gate
+from deepthink_cli.updates import Gate
 
 ROWS, LABELS, FOLDS = 17, 3, [(0, 5, 9, 13), (1, 6, 10, 14), (2, 7, 11, 15), (3, 4, 8, 12, 16)]
 TECHNIQUES = tuple(map(technique_of, ("deep-thinking", "composed")))

@@ -27,8 +27,7 @@ from deepthink_cli import (
 from deepthink_cli.artifact.container import KEY
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.updates.registry import RULES
-from deepthink_cli.updates.rules import Place, UpdateRule
+from deepthink_cli.updates import RULES, Place, UpdateRule
 
 
 @dataclass(frozen=True)

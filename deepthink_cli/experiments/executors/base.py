@@ -118,17 +118,14 @@ class Open:
 
 @dataclass(frozen=True)
 class Opened:
-    """A loaded model: its identity, the most tokens that it reads in one pass, and what its engine says of itself.
+    """A loaded model: its identity, the most tokens that it reads in one pass, and the `events` that describe it.
 
     `package` names the version of this package on the worker, `host` its machine.
     """
 
     identity: ModelIdentity
     most: int
-    device: str
-    description: str
-    notice: str | None
-    warning: str | None
+    events: list[Told]
     package: str
     host: str
 

@@ -16,7 +16,7 @@ from warnings import catch_warnings, simplefilter
 import torch
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import load_model
+from deepthink_cli.engine.opening import described, load_model
 from deepthink_cli.errors import (
     DeepThinkError,
     InputError,
@@ -143,10 +143,7 @@ class MessageHandler:
         return Opened(
             identity=engine.identity,
             most=max_tokens_together(engine),
-            device=engine.device,
-            description=engine.description,
-            notice=engine.notice,
-            warning=engine.warning,
+            events=described(engine),
             package=this_version(),
             host=socket.gethostname(),
         )

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from deepthink_cli.engine.opening import describe_engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Tell, Warn
 from deepthink_cli.experiments.executors.base import (
@@ -186,7 +185,8 @@ class Scheduler:
         slot.subject, slot.message = subject, None
         if subject not in self.first:
             self.first[subject] = opened
-            describe_engine(opened, self.tell)
+            for told in opened.events:
+                self.tell(told)
             self.queues[subject] = self.client.units(subject, opened)
 
     def _refusal(self, subject: Subject, opened: Opened) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from deepthink_cli.io.records import Share
-from deepthink_cli.updates.rules import Gate, Place
+from deepthink_cli.updates import Gate, Place
 
 
 @dataclass(frozen=True)

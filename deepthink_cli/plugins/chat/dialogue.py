@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
-from deepthink_cli.data.chat import question as asked
-from deepthink_cli.data.chat import solved as solved_turns
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.generation.generation import ended, pieces
+from deepthink_cli.generation import ended, pieces
 from deepthink_cli.model.boundary import common_length
-from deepthink_cli.model.chat import Conversation
+from deepthink_cli.model.chat import Conversation, reply
+from deepthink_cli.model.chat import question as asked
 from deepthink_cli.model.limits import remaining_tokens
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import end_of_demonstrations
@@ -113,7 +112,7 @@ class Dialogue:
         template = self.demonstrations.template
         solved = [(exchange.question, exchange.answer.strip()) for exchange in exchanges]
         if self._conversation is not None:
-            turns = solved_turns(template, solved)
+            turns = [turn for text, answer in solved for turn in (asked(template, text), reply(answer))]
             return tuple(self._conversation.dialogue(turns + ([] if question is None else [asked(template, question)])))
         text = template.demonstrations(solved) + ("" if question is None else template.query(question).rstrip(" "))
         assert self._end is not None

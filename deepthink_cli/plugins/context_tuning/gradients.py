@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.budget import rows_trained
+from deepthink_cli.engine.budget import attention_heads, head_bytes, widest
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.memory import PARTS, Memory
@@ -54,7 +54,7 @@ def answer_gradient(engine: BatchedEngine, memory: Memory, rows: Sequence[Traini
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (*memory.keys, *memory.values)]
     trained = replace(memory, keys=tuple(leaves[:layers]), values=tuple(leaves[layers:]))
     gradients = [torch.zeros_like(leaf) for leaf in leaves]
-    loss, start, most = 0.0, 0, min(_ROWS, rows_trained(model, memory, max(map(len, rows)), engine.free))
+    loss, start, most = 0.0, 0, min(_ROWS, _fitting(model, memory, max(map(len, rows)), engine.free))
     while start < len(rows):
         part = rows[start : start + most]
         try:
@@ -69,8 +69,21 @@ def answer_gradient(engine: BatchedEngine, memory: Memory, rows: Sequence[Traini
             gradient.add_(addend)
     total = replace(memory, keys=tuple(gradients[:layers]), values=tuple(gradients[layers:]))
     if place := total.not_finite():
-        raise DeepThinkError(f"the gradient of {place} is NaN or infinite: {model.overflow()}")
+        raise DeepThinkError(f"the gradient of {place} is NaN or infinite: {model.identity.overflow}")
     return loss, total
+
+
+def _fitting(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
+    """The number of rows of `width` tokens whose gradient by a memory fits `free` bytes; at least 1.
+
+    For its backward pass, every layer keeps the keys and values of each row, also repeated for all heads, its attention
+    weights and its activations.
+    """
+    length, itemsize, heads = memory.length + width, model.dtype.itemsize, attention_heads(model, memory)
+    keys = sum(itemsize * length * (tensor.shape[0] + heads) * tensor.shape[2] for tensor in memory.keys)
+    attention = len(memory.keys) * heads * width * length * (4 + 2 * itemsize)
+    activations = len(memory.keys) * 16 * width * widest(model) * itemsize
+    return max(1, free // (2 * keys + attention + activations + width * head_bytes(model)))
 
 
 def trainable(engine: Engine) -> BatchedEngine:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.events import Tell
-    from deepthink_cli.generation.generation import Generation
+    from deepthink_cli.generation import Generation
     from deepthink_cli.plugins.generate.files import GeneratedRows
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows
@@ -73,7 +73,7 @@ def generate(
     where `predict` compares labels. On a terminal it is plain text, elsewhere a row.
     """
     from deepthink_cli.artifact.opening import find_its_model, load_both, model_options, open_memory
-    from deepthink_cli.generation.generation import CHUNK, generate_or_skip
+    from deepthink_cli.generation import CHUNK, generate_or_skip
     from deepthink_cli.plugins.generate.files import check_prompts, rows_to_answer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns

@@ -12,7 +12,7 @@ from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
-from deepthink_cli.generation.generation import ended
+from deepthink_cli.generation import ended
 from deepthink_cli.io.tables import Kind
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_continuation

@@ -95,7 +95,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
     def greedy_until(self, docs: Sequence[Any]) -> list[Any]:
         """The text that the model writes after every row, greedily, up to the stop strings of the task."""
         from deepthink_cli.engine.decoding import Decoding, Prompt
-        from deepthink_cli.generation.generation import continuations
+        from deepthink_cli.generation import continuations
 
         requests: list[Request] = []
         for number, doc in enumerate(docs):

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, silent

@@ -15,10 +15,9 @@ from warnings import warn
 import numpy as np
 
 from deepthink_cli.calibration.registry import NONE, calibration
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.field_warnings import alike
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.errors import InputError, installing, naming_options, option, parameter
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
@@ -27,7 +26,7 @@ from deepthink_cli.plugins.sklearn.texts import classes_of, texts_of, words_of
 from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.registry import selection_method
-from deepthink_cli.updates.rules import UpdateRule
+from deepthink_cli.updates import UpdateRule
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.registry import Calibration

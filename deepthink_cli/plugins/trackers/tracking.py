@@ -16,7 +16,7 @@ from deepthink_cli.events import Event, Note, Tell, Warn, silent
 from deepthink_cli.experiments.executors.base import JobsPlanned, RowWritten, RunEnded, RunsPrepared
 from deepthink_cli.io.hub import check_installed
 from deepthink_cli.plugins.trackers.registry import LogOptions
-from deepthink_cli.updates.registry import brief
+from deepthink_cli.updates import brief
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.jobs import Run

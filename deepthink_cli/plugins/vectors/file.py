@@ -16,8 +16,7 @@ from deepthink_cli.artifact.metadata import StoredDemonstrations, origin_lines, 
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import STRICT, place, reason
-from deepthink_cli.io.records import Count, Digest, Natural
+from deepthink_cli.io.records import STRICT, Count, Digest, Natural, place, reason
 from deepthink_cli.io.text import canonical_json, size
 from deepthink_cli.method import Method
 from deepthink_cli.plugins.vectors.options import Factor

@@ -112,7 +112,9 @@ def extract(engine: Engine, episodes: Sequence[Episode], alpha: float, tell: Tel
         tell(Progress("extracting", number + 1, len(episodes)))
     found = (total / len(episodes)).float()
     if not found.isfinite().all():
-        raise DeepThinkError(f"the vectors hold NaN or infinite values; nothing was written; {engine.advice()}")
+        raise DeepThinkError(
+            f"the vectors hold NaN or infinite values; nothing was written; {engine.identity.overflow}"
+        )
     return found
 
 

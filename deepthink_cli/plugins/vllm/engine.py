@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.engine.base import Engine, Past, Reading, ScoringPlan, Sums
 from deepthink_cli.errors import DeepThinkError, InputError, installing, option
-from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.plugins.vllm.settings import check_computed, offer, transfer_config
-from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from deepthink_cli.memory import Memory
 
 Ids = tuple[int, ...]
@@ -44,7 +40,8 @@ class VllmEngine(Engine):
     def __init__(self, spec: ModelSpec) -> None:
         if find_spec("vllm") is None:
             raise DeepThinkError.of("engine", self.name, f"vLLM is not installed; {installing('vllm')}")
-        self._spec = spec
+        self._spec, self.identity = spec, spec.identify()
+        self.tokenizer, self.limits = spec.tokenizer, spec.limits
         self._salts: dict[int, tuple[Memory, str]] = {}
         check_computed(self.identity, spec.id)
 
@@ -52,21 +49,6 @@ class VllmEngine(Engine):
     def of_spec(cls, spec: ModelSpec) -> VllmEngine:
         """The engine of a model whose weights are not loaded."""
         return cls(spec)
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """The identity of the model, as recorded in memories."""
-        return self._spec.identify()
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's tokenizer."""
-        return self._spec.tokenizer
-
-    @property
-    def limits(self) -> Limits:
-        """The length limits of the model."""
-        return self._spec.limits
 
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
         """Raise InputError: vLLM reads no demonstrations after a history."""

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepthink_cli.artifact.format import provenance_of
-from deepthink_cli.data.chat import solved
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.chat import turns_of
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.plugins.vllm.checks import options_of
@@ -72,8 +72,7 @@ class Prompts:
         messages = request.get("messages")
         if not isinstance(messages, list):
             raise InputError("messages: must be a list")
-        examples = [(example.text, shown.word(example.label)) for example in shown.examples]
-        return {"messages": [*shown.chat.opening(), *solved(shown.template, examples), *messages]}
+        return {"messages": [*turns_of(shown, shown.chat), *messages]}
 
     def _prompt(self, prompt: Any, shown: TokenizedDemonstrations) -> Any:
         """The ids of the demonstrations and of a prompt, or of each of several; a prompt is a text or token ids."""

@@ -18,7 +18,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.memory import State
 from deepthink_cli.registry import split_names
-from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, values_of
+from deepthink_cli.updates import RULES, checked_rule, parse_rule, rule_text, values_of
 
 LAYERS = 3
 Eta = Callable[[int, int, str], float]  # of the reading, the layer from 0 and the part, for eta = 1

@@ -13,8 +13,7 @@ from helpers.families import write_model
 from torch import Tensor
 
 from deepthink_cli import DemonstrationSet, Engine, Example, Memory, load_model, tokenize_demonstrations
-from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient, trainable

@@ -37,9 +37,10 @@ def test_one_reading_is_plain_scoring_of_the_same_tokens(shots: int, models: Mod
     engine = ours.memories.engine
     for response in ours.loglikelihood(rows(shots)):
         answers = tuple(map(tuple, response.output_tokens))
-        (expected,) = engine.likelihoods(None, engine.plan([TokenizedQuery(tuple(response.input_tokens), answers)]))
-        assert response.logprobs == pytest.approx([value for value, _ in expected], abs=1e-4)
-        assert response.argmax_logits_eq_gold == [greedy for _, greedy in expected]
+        plan = engine.plan([TokenizedQuery(tuple(response.input_tokens), answers)])
+        (expected,) = engine.observe(None, plan, greedy=True)
+        assert response.logprobs == pytest.approx(expected.sums, abs=1e-4)
+        assert response.argmax_logits_eq_gold == list(expected.greedy)
 
 
 def test_demonstrations_are_read_once_and_change_the_scores(models: Models) -> None:

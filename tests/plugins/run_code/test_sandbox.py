@@ -14,11 +14,11 @@ import pytest
 from conftest import write_rows
 from helpers.said import Captured
 
+from deepthink_cli import generation
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
-from deepthink_cli.generation import answers
-from deepthink_cli.generation.generation import Generation
+from deepthink_cli.generation import Generation
 from deepthink_cli.plugins.run_code import program, sandbox
 from deepthink_cli.plugins.run_code.program import FAILED, PASSED, program_of
 from deepthink_cli.plugins.run_code.sandbox import Program, Way, check_confined, passes, way_to_confine, what_holds
@@ -317,7 +317,7 @@ def test_what_holds_is_said_before_a_program_runs_and_root_is_refused_with_limit
 def test_code_is_judged_by_its_tests(free: Free) -> None:
     query = query_of(built_in()["mbpp"], Row(PROBLEMS[4], "x:1"))
     labels = [
-        answers.judged(free, Generation(query, 1, text, 5, "stop")).label
+        generation.judged(free, Generation(query, 1, text, 5, "stop")).label
         for text in ("def answer():\n    return 4\n", "def answer():\n    return 5\n")
     ]
     assert labels == [PASSED, FAILED]

@@ -135,7 +135,7 @@ def scored(engine: Engine, path: Path | None, prompt: Sequence[int], ids: Sequen
     """The log-probability of each of the ids after the prompt of a memory, by our engine."""
     query = TokenizedQuery(tuple(prompt), tuple((token,) for token in ids))
     if path is None:
-        return [score for score, _ in engine.likelihoods(None, engine.plan([query]))[0]]
+        return list(engine.observe(None, engine.plan([query]))[0].sums)
     return engine.score([load_memory(path)], engine.plan([query]))[0][0]
 
 

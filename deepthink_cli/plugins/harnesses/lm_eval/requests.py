@@ -192,7 +192,7 @@ def generated(
     from tqdm import tqdm
 
     from deepthink_cli.engine.decoding import Prompt
-    from deepthink_cli.generation.generation import continuations
+    from deepthink_cli.generation import continuations
 
     wanted = [_wanted(model, *each) for each in zip(contexts, options, strict=True)]
     requests = [_request(model, *each) for each in zip(contexts, wanted, strict=True)]

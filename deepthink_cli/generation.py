@@ -1,21 +1,25 @@
-"""Generate answers to inputs after one or more iterations of a memory, one chunk at a time."""
+"""Generate answers to inputs after one or more iterations of a memory, one chunk at a time, and judge free answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
 from deepthink_cli.model.tokens import Written, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.pipeline import TOO_LONG, longest
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.tasks.format import Free
+from deepthink_cli.tasks.judges import judge_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -208,3 +212,45 @@ def ended(decoding: Decoding, tokenizer: PreTrainedTokenizerBase, demonstrations
     end = demonstrations.template.separator if chat is None else Conversation(tokenizer, demonstrations, chat).end()
     end = end if chat is None else end.strip()
     return decoding.model_copy(update={"stop": (end,) if end else ()})
+
+
+def answered(
+    engine: Engine,
+    memories: Sequence[Memory],
+    free: Free,
+    queries: Iterable[Query | Skipped],
+    written: Written | None = None,
+    tell: Tell = silent,
+    progress: Progress | None = None,
+) -> Iterator[Prediction | Skipped]:
+    """Yield every query's answers, one by each memory, in order: greedily generated, and judged by the task's judge.
+
+    A prediction's `label` is the answer found in the generated `text`; the `gold` of its query is the compared part of
+    the true answer; there are no scores. `written` writes the queries. Rows that are too long are skipped. `tell` is
+    called with the `progress` after every row, as in `scoring.pipeline`.
+    """
+    stop = None if free.stop is None else tuple(free.stop)
+    decoding = Decoding(max_new_tokens=free.max_new_tokens, stop=stop)
+    for each in chain.from_iterable(generate_or_skip(engine, memories, queries, decoding, written=written)):
+        yield each if isinstance(each, Skipped) else judged(free, each)
+        if progress is not None and (isinstance(each, Skipped) or each.iteration == memories[-1].iteration):
+            progress = replace(progress, done=progress.done + 1)
+            tell(progress)
+
+
+def judged(free: Free, generation: Generation) -> Prediction:
+    """A generated answer as a prediction; it is right if its label is the true answer."""
+    query, gold = generation.query, generation.query.gold
+    assert gold is not None
+    gold, label = judge_of(free).answers(free, gold, generation.text, query.fields or {})
+    return Prediction(
+        query=replace(query, gold=gold),
+        iteration=generation.iteration,
+        label=label,
+        probability=1.0,
+        scores={},
+        label_mean_per_token=label,
+        tied=False,
+        means={},
+        text=generation.text,
+    )

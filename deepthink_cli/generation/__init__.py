@@ -1,1 +1,0 @@
-"""Text after a memory: tokens, answers and dialogue."""

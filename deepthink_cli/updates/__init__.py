@@ -1,1 +1,0 @@
-"""Update rules, which combine a new reading with the memory: one file per rule, and a registry."""
