@@ -120,7 +120,7 @@ def read_work(engine: Engine, ids: Sequence[int]) -> tuple[Memory, float]:
     """The memory of the first reading and the seconds it took, the better of two; none at all for no ids."""
     if not ids:
         return random_memory(engine, 0), 0.0
-    given, timings = TokenizedDemonstrations((), Template("{text} {label}"), (), tuple(ids)), []
+    given, timings = TokenizedDemonstrations((), Template("{text} {label}"), (), token_ids=tuple(ids)), []
     for _ in range(2):
         started = time.perf_counter()
         memory = next(think(engine, given, Method(iterations=1)))

@@ -116,7 +116,7 @@ def _examined(row: Row, folder: Path) -> Row:
     return replace(
         row,
         verdict="packed" if packed else "padded",
-        reason="; ".join([*([] if packed else [_because(engine.reason)]), *notes]),
+        reason="; ".join([*([] if packed else [_because(engine.description.removeprefix("padded engine: "))]), *notes]),
         window=bool(window_sizes(config.get_text_config(decoder=True))),
         difference=max(differences),
     )

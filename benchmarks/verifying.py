@@ -28,7 +28,7 @@ def write_memory(folder: Path, iterations: int) -> Path:
     """A file with that many iterations."""
     engine = build_engine("pythia-160m")
     ids = tuple(memory_ids(engine.model.network.config.vocab_size, LENGTH))
-    given = TokenizedDemonstrations((), Template("{text} {label}"), (), ids)
+    given = TokenizedDemonstrations((), Template("{text} {label}"), (), token_ids=ids)
     provenance = Provenance(engine.identity, given, Method(iterations))
     drift = Drift((0.5,) * 12, (0.5,) * 12)
     kept = [

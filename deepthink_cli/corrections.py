@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator, with_config
 
@@ -96,13 +96,6 @@ class Calibrated:
         head = self.head and {t: each for t, each in self.head.items() if int(t) in iterations}
         held_out = self.held_out if max(map(int, self.at_iterations)) in iterations else None
         return replace(self, bias=bias, head=head, held_out=held_out)
-
-    def at(self, iteration: int) -> dict[str, Any]:
-        """The correction of one iteration as JSON values, for other programs."""
-        values = asdict(replace(self.of([iteration]), held_out=None))
-        for name in ("bias", "head"):
-            values[name] = (values[name] or {}).get(str(iteration))
-        return {name: value for name, value in values.items() if value is not None or name == "source"}
 
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, pairwise, repeat, starmap
 from typing import Any, Literal
 
 import torch
@@ -98,23 +98,15 @@ class Memory:
 
     def copy(self) -> Memory:
         """The same memory with copies of its tensors."""
-        return self._with(
-            [tensor.to(torch.float32, copy=True) for tensor in self.keys],
-            [tensor.to(torch.float32, copy=True) for tensor in self.values],
-        )
+        return self._changed(lambda tensor: tensor.to(torch.float32, copy=True))
 
     def followed_by(self, *others: Memory) -> Memory:
         """This memory followed by the S tokens of all others: (kv_heads, L + S, head_dim)."""
-        return self._with(
-            [torch.cat(each, dim=1) for each in zip(self.keys, *(other.keys for other in others), strict=True)],
-            [torch.cat(each, dim=1) for each in zip(self.values, *(other.values for other in others), strict=True)],
-        )
+        return self._changed(lambda *parts: torch.cat(parts, dim=1), *others)
 
     def tokens(self, start: int, stop: int) -> Memory:
         """The tokens from `start` to before `stop`, as views of this memory's tensors."""
-        return self._with(
-            [keys[:, start:stop] for keys in self.keys], [values[:, start:stop] for values in self.values]
-        )
+        return self._changed(lambda tensor: tensor[:, start:stop])
 
     def to(self, devices: Sequence[torch.device], dtype: torch.dtype = torch.float32) -> Memory:
         """The same memory with layer l on `devices[l]`, in `dtype`; converted once instead of in every pass."""
@@ -147,8 +139,13 @@ class Memory:
         layer, part = divmod(finite.index(False), 2)
         return f"layer {layer}'s {PARTS[part]}"
 
-    def _with(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Memory:
+    def _with(self, keys: Iterable[Tensor], values: Iterable[Tensor]) -> Memory:
         return replace(self, keys=tuple(keys), values=tuple(values))
+
+    def _changed(self, change: Callable[..., Tensor], *others: Memory) -> Memory:
+        """The memory with the result of a call for each tensor, together with the same tensor of other memories."""
+        keys, values = (zip(*(getattr(each, part) for each in (self, *others)), strict=True) for part in PARTS)
+        return self._with(starmap(change, keys), starmap(change, values))
 
 
 def from_cache(cache: DynamicCache, last: int) -> Memory:

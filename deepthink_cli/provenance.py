@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Annotated, Literal
@@ -11,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, with_config
 
 from deepthink_cli.corrections import Calibrated, Thresholds
-from deepthink_cli.data.examples import Example
+from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.data.template import PARTS, Chat, Template
+from deepthink_cli.data.template import PARTS
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.records import LARGEST, STRICT, Count, Digest, Finite, Natural, Share, Value
 from deepthink_cli.io.text import json_sha256
@@ -86,20 +85,14 @@ class ModelIdentity:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class TokenizedDemonstrations:
-    """The demonstrations as the model read them: examples, template, label words and token ids [L].
+class TokenizedDemonstrations(DemonstrationSet):
+    """The demonstrations as the model read them, with token ids [L].
 
-    `chat` is set if they are turns of a conversation. `words` are the words that the model read in place of labels
-    (`RecordedTechnique.words`). `parts` are the numbers of tokens of the parts that the model read without each other,
-    in order; empty if it read all together.
+    `parts` are the numbers of tokens of the parts that the model read without each other, in order; empty if it read
+    all together.
     """
 
-    examples: tuple[Example, ...]
-    template: Template
-    labels: tuple[str, ...]
-    token_ids: tuple[int, ...]
-    chat: Chat | None = None
-    words: Mapping[str, str] = field(default_factory=dict)
+    token_ids: tuple[int, ...] = ()
     parts: tuple[int, ...] = ()
 
     @property
@@ -107,10 +100,6 @@ class TokenizedDemonstrations:
         """The token ids of each part, or of all demonstrations if they have no parts."""
         ids = iter(self.token_ids)
         return tuple(tuple(islice(ids, length)) for length in self.parts or (len(self.token_ids),))
-
-    def word(self, label: str) -> str:
-        """The word for a label that the model read, and that it scores."""
-        return self.words.get(label, label)
 
     @property
     def label_counts(self) -> dict[str, int]:
@@ -127,7 +116,7 @@ class TokenizedDemonstrations:
     def sha256(self) -> str:
         """Digest of examples, template, labels, token ids and, if they are set, the chat and the parts."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
-        del values["words"]  # they are in the token ids
+        del values["words"], values["apart"]  # they are in the token ids and the parts
         if self.chat is None:
             del values["chat"]
         if not self.parts:

@@ -76,24 +76,33 @@ def read_header(path: str | Path) -> Header:
     return header
 
 
-def kept_iteration(header: Header, choice: int | str) -> int:
-    """The number of the chosen iteration; raises InputError if the file does not contain it."""
-    kept = list(map(str, header.metadata.kept))
-    if str(choice) not in kept:
-        raise InputError.of(
-            "iteration",
-            choice,
-            f"{header.path} keeps {', '.join(kept)}; name one of them, last or all, or run deepthink think again with "
-            f"{option('keep')}",
-        )
-    return int(choice)
+def kept_iterations(header: Header, choice: int | str) -> list[int]:
+    """The kept iterations that `choice` selects: all, last, or numbers with commas between them.
+
+    Raises InputError for another text, and for an iteration that the file does not contain.
+    """
+    kept, parts = header.metadata.kept, [part.strip() for part in str(choice).split(",")]
+    if parts in (["all"], ["last"]):
+        return kept if parts == ["all"] else kept[-1:]
+    if len(parts) > 1 and not all(part.isdecimal() for part in parts):
+        raise InputError.of("iteration", choice, "give numbers with commas between them, or last or all alone")
+    for part in parts:
+        if part not in map(str, kept):
+            raise InputError.of(
+                "iteration",
+                part,
+                f"{header.path} keeps {', '.join(map(str, kept))}; name one of them, last or all, or run deepthink "
+                f"think again with {option('keep')}",
+            )
+    return [number for number in kept if str(number) in parts]
 
 
 def one_iteration(header: Header, choice: str) -> int:
-    """The number of the chosen iteration, or of the last one; raises InputError for all, or one that was not kept."""
-    if choice == "all":
+    """The number of the chosen iteration; raises InputError as `kept_iterations`, and for several."""
+    found = kept_iterations(header, choice)
+    if choice == "all" or len(found) > 1:
         raise InputError.of("iteration", choice, "one iteration is needed; give its number, or last")
-    return header.metadata.kept[-1] if choice == "last" else kept_iteration(header, choice)
+    return found[0]
 
 
 def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
@@ -102,7 +111,7 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     Raises InputError if the bytes do not match the digest, or an iteration was not kept.
     """
     for iteration in iterations:
-        kept_iteration(header, iteration)
+        kept_iterations(header, iteration)
     wanted = {name for name in header.tensors if int(name.split(".")[1]) in iterations}
     kept: dict[str, bytearray] = {}
     try:

@@ -119,9 +119,10 @@ class Metadata:
             examples,
             self.template,
             tuple(self.labels),
-            tuple(stored.token_ids),
             self.chat,
             words,
+            bool(self.parts),
+            tuple(stored.token_ids),
             tuple(self.parts or ()),
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.container import OPENERS, opener_of
-from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
+from deepthink_cli.artifact.format import Artifact, kept_iterations, provenance_of, read_artifact, read_header
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError
@@ -71,7 +71,7 @@ def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory
     Raises InputError for a file that is not a complete, unmodified memory, and for an iteration that was not kept.
     """
     header = read_header(path)
-    artifact = read_artifact(header, _chosen(header, str(iteration)))
+    artifact = read_artifact(header, kept_iterations(header, iteration))
     metadata = header.metadata
     return OpenedMemory(
         str(path), provenance_of(header), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
@@ -180,17 +180,3 @@ def warn_of_dtype(memory: OpenedMemory, used_in: str, tell: Tell) -> None:
     if made_in != used_in:
         text = f"{memory.name} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"
         tell(Warn(text))
-
-
-def _chosen(header: Header, choice: str) -> Sequence[int]:
-    """The kept iterations that `choice` selects: all, last, or numbers with commas between them."""
-    kept = header.metadata.kept
-    if choice == "all":
-        return kept
-    if choice == "last":
-        return kept[-1:]
-    parts = [part.strip() for part in choice.split(",")]
-    if len(parts) > 1 and not all(part.isdecimal() for part in parts):
-        raise InputError.of("iteration", choice, "give numbers with commas between them, or last or all alone")
-    numbers = {kept_iteration(header, part) for part in parts}
-    return [number for number in kept if number in numbers]

@@ -89,9 +89,7 @@ def observed_demonstrations(
         tell(Progress("calibrating", number + 1, inputs))
 
 
-def check_labelled(
-    method: Calibration, rows: Sequence[Query], demonstrations: DemonstrationSet | TokenizedDemonstrations, source: str
-) -> None:
+def check_labelled(method: Calibration, rows: Sequence[Query], demonstrations: DemonstrationSet, source: str) -> None:
     """Raise InputError, naming the `source` of labelled rows, for rows to which a calibration cannot be fitted."""
     if not method.of_states and len(rows) < FEWEST:
         raise InputError(f"{source}: {method.name} needs {FEWEST}, and there are {len(rows)}; give more")

@@ -161,25 +161,22 @@ def read_pool(
 
 
 def read_queries(
-    source: str | RowSource,
-    template: Template,
-    labels: Sequence[str],
-    labelled: bool = False,
-    free: bool = False,
+    source: str | RowSource, template: Template, labels: Sequence[str] | None, labelled: bool = False
 ) -> Iterator[Query]:
     """Yield the queries in `source` one at a time; the `candidates` of a row take precedence over `labels`.
 
-    With `labelled`, every row must hold one of its candidates in the template's label field. With `free`, answers are
-    generated: queries have no candidates, and any text may be the true answer. Raises InputError at the first bad row.
+    With `labelled`, every row must hold one of its candidates in the template's label field. If `labels` is None,
+    answers are generated: queries have no candidates, and any text may be the true answer. Raises InputError at the
+    first bad row.
     """
-    for row in queries_or_skipped(source, template, labels, labelled, free):
+    for row in queries_or_skipped(source, template, labels, labelled):
         if isinstance(row, Skipped):
             raise InputError(*row.problems)
         yield row
 
 
 def queries_or_skipped(
-    source: str | RowSource, template: Template, labels: Sequence[str], labelled: bool = False, free: bool = False
+    source: str | RowSource, template: Template, labels: Sequence[str] | None, labelled: bool = False
 ) -> Iterator[Query | Skipped]:
     """Yield the queries as `read_queries` does, and `Skipped` in the place of a bad row.
 
@@ -190,7 +187,7 @@ def queries_or_skipped(
         refuse_texts(source)
     words = LabelWords(source, template, labels) if labelled else None
     for row in rows_or_errors(source, field_of_texts(source, template)):
-        yield query_or_skipped(source, row, template, None if free else tuple(labels), words)
+        yield query_or_skipped(source, row, template, None if labels is None else tuple(labels), words)
 
 
 def query_or_skipped(

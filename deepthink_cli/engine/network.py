@@ -76,8 +76,9 @@ class LanguageModel:
         self.check_reading(token_ids, history, start)
         ids_1L = torch.tensor([token_ids], device=self.device)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
+        body: Any = self.network.base_model
         with self.lock:
-            self.run(ids_1L, past, start)
+            body(**self.inputs(ids_1L, past, start))
         return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
 
     def check_reading(self, token_ids: Sequence[int], history: Memory | None, start: int) -> None:
@@ -111,14 +112,8 @@ class LanguageModel:
                 f"{name}: holds token ids from {min(ids)} to {max(ids)}, {self.identity.id} knows {known}: {advice}"
             )
 
-    def run(self, ids_RS: Tensor, past: DynamicCache, start: int) -> Tensor:
-        """Last hidden states (R, S, W) of `ids_RS` at positions `start` onward; `past` grows by S."""
-        body: Any = self.network.base_model
-        with self.lock:
-            return body(**self.inputs(ids_RS, past, start)).last_hidden_state  # type: ignore[no-any-return]
-
     def inputs(self, ids_RS: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
-        """The network's arguments for a pass over `ids_RS` after `past`."""
+        """The network's arguments for a pass over `ids_RS` at positions `start` onward; `past` grows by S."""
         arguments: dict[str, Any] = {"input_ids": ids_RS, self.cache_argument: past, "use_cache": True}
         if self.takes_positions:
             rows, width = ids_RS.shape

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter, warn
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
-from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
+from deepthink_cli.engine.registry import AUTO, engine_class
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.events import Detail, Download, Event, Note, Tell, Warn
-from deepthink_cli.io.hub import without_collection
+from deepthink_cli.io.hub import library_errors, without_collection
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
@@ -33,8 +33,7 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
         if model.warning is not None:
             warn(model.warning, RuntimeWarning, stacklevel=2)
     name = model.options.engine
-    check_engine(name)
-    if name != AUTO and (of_spec := getattr(engine_class(name), "of_spec", None)):
+    if of_spec := getattr(engine_class(name), "of_spec", None):
         engine: Engine = of_spec(model)
         return engine
     return choose_engine(load_language_model(model), name, model.few_rows)
@@ -76,16 +75,19 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
         verdict = found_before(model)
         if verdict is not None:
             model = replace(model, head_kind=verdict.head)
-        _check_reading(model)
+        named = Problem(f"{model.identity.architecture} cannot read a token")
+        with library_errors(named, "choose a model of another architecture, or another version of transformers"):
+            _ = model.one_token
         # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
         if model.head is not None:
             model.head.keep_float32(byte_budget(model.device) // 4)
         slow = not few_rows and usual_products_are_slow()
         fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
-        if name not in (AUTO, PackedEngine.name):
+        if (kind := engine_class(name)) not in (None, PackedEngine):
             if verdict is None:
                 check_padded(model)
-            return engine_class(name)(model)
+            named_by_user: Engine = kind(model)
+            return named_by_user
         if verdict is None:
             verdict = try_packed(model)
             keep(model, verdict)
@@ -106,26 +108,12 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
         return PaddedEngine(model, description, told)
 
 
-def _check_reading(model: LanguageModel) -> None:
-    """Raise InputError, naming the architecture, unless the network can read one token."""
-    try:
-        _ = model.token_bytes
-    except Exception as error:  # a network can fail in any way
-        if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
-            raise
-        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise InputError(
-            f"{model.identity.architecture} cannot read a token ({reason}); choose a model of another architecture, or "
-            "another version of transformers"
-        ) from error
-
-
 def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:
     """Find a model, without its weights; reports a download before it starts, and ignored parts of a GGUF file.
 
     `named_by` is the memory that names the model, if the user does not.
     """
-    check_engine(options.engine)
+    engine_class(options.engine)
     if needs_download(options):
         text = f"{options.model} is not in the cache; asking the hub, to download it"
         tell(Note(text) if named_by is None else Download(f"{named_by} names its model: {text}"))

@@ -25,8 +25,9 @@ from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention, narrowed
-from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
+from deepthink_cli.errors import InputError, Problem, ran_out_of_memory
 from deepthink_cli.io.cache import read_cached, write_cached
+from deepthink_cli.io.hub import library_errors
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids
@@ -49,15 +50,10 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     expected_SN = _compared_tokens(model, {"input_ids": pair_2S[:1], "use_cache": False}, start, len(query_ids))
     with off_by_one_rounding(model):
         rounded_SN = _compared_tokens(model, {"input_ids": pair_2S, "use_cache": False}, start, len(query_ids))
-    try:
+    with library_errors(Problem(f"{name} cannot continue from a memory"), hint):
         query_2S = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
         past = model.read(text_ids).as_cache(model.dtype, rows=2)
         actual_SN = _compared_tokens(model, model.inputs(query_2S, past, start), 0, len(query_ids))
-    except Exception as error:  # an unsupported past can fail in any way
-        if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
-            raise
-        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise InputError(f"{name} cannot continue from a memory ({reason}); {hint}") from error
     # In 8 bits, a token's rounding depends on the other tokens of the pass.
     least = 0.1 if model.identity.quantize else 1e-3
     if _relative_difference(actual_SN, expected_SN) > max(

@@ -134,7 +134,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _refusals(folder: Path) -> AbstractContextManager[None]:
-    return refusals(Problem.of("output", folder), "the same command continues the run")
+    return refusals(Problem.of("output", folder), "; the same command continues the run")
 
 
 def _acquired(folder: Path) -> AbstractContextManager[object]:

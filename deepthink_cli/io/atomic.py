@@ -77,16 +77,13 @@ def making_folder(path: str | Path) -> Iterator[Path]:
 @contextmanager
 def _in_place_of(target: Path, named: Problem) -> Iterator[Path]:
     """A temporary folder beside the target, whose replacement is synced; raises DeepThinkError if a write fails."""
-    try:
+    with refusals(named):
         with suppress(OSError):  # a directory can be writable and not readable
             sweep(target.parent, target.name)
         with _folder_beside(target) as folder:
             yield folder
             with suppress(OSError):  # not every file system supports it; the new file is in place anyway
                 _sync(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
-        raise DeepThinkError(named.because(f"cannot be written: {reason}")) from error
 
 
 def check_new_folder(path: str | Path) -> Path:
@@ -205,9 +202,10 @@ def whole_lines(path: Path) -> int:
 
 
 @contextmanager
-def refusals(where: Problem, hint: str) -> Iterator[None]:
-    """Raise errors of the file system as a DeepThinkError that ends with the `hint`."""
+def refusals(named: Problem, hint: str = "") -> Iterator[None]:
+    """Raise errors of the file system as a DeepThinkError that begins with `named` and ends with the `hint`."""
     try:
         yield
     except OSError as error:
-        raise DeepThinkError(where.because(f"cannot be written: {error.strerror or error}; {hint}")) from error
+        reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
+        raise DeepThinkError(named.because(f"cannot be written: {reason}{hint}")) from error

@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.io.atomic import replacing
-from deepthink_cli.io.text import json_sha256
+from deepthink_cli.errors import DeepThinkError, Problem
+from deepthink_cli.io.atomic import refusals, replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,11 +38,6 @@ def write_cached(name: str, text: str) -> None:
             temporary.write_text(text, encoding="ascii")
 
 
-def key_of(*values: Any) -> str:
-    """The digest of JSON values, as the name of the results that were computed from them."""
-    return json_sha256(list(values))
-
-
 class Store:
     """A folder of arrays in safetensors files, named by digests of all that they depend on; by default the cache."""
 
@@ -66,12 +60,8 @@ class Store:
         from safetensors.numpy import save_file
 
         path = self._path(key)
-        try:
+        with refusals(Problem(place=str(self.folder)), "; name another directory in XDG_CACHE_HOME"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            way = "name another directory in XDG_CACHE_HOME"
-            raise DeepThinkError(f"{self.folder}: cannot be written: {reason}; {way}") from error
         with replacing(path) as temporary:
             save_file(dict(arrays), temporary)
 

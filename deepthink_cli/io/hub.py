@@ -164,13 +164,13 @@ def check_installed(named: Problem, extra: str, *packages: str) -> None:
 
 @contextmanager
 def library_errors(failure: Problem, hint: str) -> Iterator[None]:
-    """Raise every error of the block as an InputError: `failure`, the library's reason, `hint`."""
+    """Raise every error of the block, unless memory runs out, as an InputError: `failure`, the reason, `hint`."""
     try:
         yield
     except DeepThinkError:
         raise
     except BaseException as error:  # transformers and its dependencies raise many types
-        if not isinstance(error, Exception) and not panicked(error):
+        if (not isinstance(error, Exception) and not panicked(error)) or ran_out_of_memory(error):
             raise
         if "trust_remote_code" in str(error):
             hint = f"read that code, and allow it with {option('trust_remote_code')}"

@@ -37,7 +37,7 @@ _TOO_LARGE = 9  # the exit status of a copy that has no more memory
 _PAUSE = 0.002  # seconds between two looks at the copy
 
 
-def exceeds(work: Callable[[], object], seconds: int = SECONDS, memory: int = MEMORY) -> str | None:
+def exceeds(work: Callable[[], object], seconds: int = SECONDS) -> str | None:
     """The limit that some work exceeds, in words; None if it ends in any way, or if a process cannot be copied here.
 
     The work must start no threads and wait for none: a copy has one thread. Memory is limited on Linux only.
@@ -48,7 +48,7 @@ def exceeds(work: Callable[[], object], seconds: int = SECONDS, memory: int = ME
         simplefilter("ignore", DeprecationWarning)  # Python warns that other threads' locks stay locked
         number = os.fork()
     if not number:
-        _try(work, seconds, memory)
+        _try(work, seconds)
     deadline, ended, status = time.monotonic() + seconds, 0, 0
     try:
         while not ended and time.monotonic() < deadline:
@@ -60,10 +60,10 @@ def exceeds(work: Callable[[], object], seconds: int = SECONDS, memory: int = ME
             os.waitpid(number, 0)
     if not ended:
         return f"{seconds} seconds"
-    return f"{memory / 2**30:g} GiB of memory" if status else None
+    return f"{MEMORY / 2**30:g} GiB of memory" if status else None
 
 
-def _try(work: Callable[[], object], seconds: int, memory: int) -> None:
+def _try(work: Callable[[], object], seconds: int) -> None:
     """Do the work with limits, and end this process."""
     import resource  # which only POSIX systems have
 
@@ -75,7 +75,7 @@ def _try(work: Callable[[], object], seconds: int, memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # if this process outlives its parent
         with suppress(OSError):
             held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (held + memory, held + memory))
+            resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
         work()
     except MemoryError:
         status = _TOO_LARGE

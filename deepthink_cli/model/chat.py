@@ -13,7 +13,6 @@ from deepthink_cli.data.template import MAX_TEXT, Chat, Template
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import library_errors
 from deepthink_cli.io.processes import exceeds
-from deepthink_cli.provenance import TokenizedDemonstrations
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
@@ -168,7 +167,7 @@ def reply(label: str) -> Turn:
     return {"role": "assistant", "content": label.strip()}
 
 
-def turns_of(demonstrations: DemonstrationSet | TokenizedDemonstrations, chat: Chat) -> list[Turn]:
+def turns_of(demonstrations: DemonstrationSet, chat: Chat) -> list[Turn]:
     """The system message, then two turns for each demonstration: the user asks, the assistant gives the label."""
     turns: list[Turn] = [] if chat.system is None else [{"role": "system", "content": chat.system}]
     for example in demonstrations.examples:
@@ -197,9 +196,7 @@ class Conversation:
     template.
     """
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet | TokenizedDemonstrations, chat: Chat
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet, chat: Chat) -> None:
         check_template(tokenizer, chat, "this memory")
         self._rendering = ChatTemplate(tokenizer)
         self.chat = replace(chat, template_sha256=template_sha256(tokenizer))

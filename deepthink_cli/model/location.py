@@ -36,17 +36,6 @@ class Location:
         return Path(self.source).is_dir()
 
 
-def local_path(text: str, named: Problem) -> Path:
-    """The path in a text; raises InputError, beginning with `named`, for a path that the system refuses."""
-    try:
-        path = Path(text).expanduser()
-        path.exists()
-    except (OSError, RuntimeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "the home directory of this user is not known"
-        raise InputError(named.because(f"cannot be read: {why}; give a model's directory, or a hub id")) from error
-    return path
-
-
 def locate(options: ModelOptions) -> Location:
     """The location of a model; raises InputError for a path that is neither a model's directory nor a GGUF file."""
     found = _located(options)
@@ -57,7 +46,12 @@ def locate(options: ModelOptions) -> Location:
 
 def _located(options: ModelOptions) -> Location:
     model, named = options.model, Problem.of("model", options.model)
-    path = local_path(model, named)
+    try:
+        path = Path(model).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "the home directory of this user is not known"
+        raise InputError(named.because(f"cannot be read: {why}; give a model's directory, or a hub id")) from error
     is_file = path.suffix == SUFFIX and (path.is_file() or path.is_absolute() or options.gguf is None)
     local = model == POCKET or path.is_dir() or is_file
     if local and options.gguf not in (None, path.name if is_file else None):

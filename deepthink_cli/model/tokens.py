@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
@@ -73,18 +73,16 @@ def tokenize_demonstrations(
     Demonstrations that are `apart` are separate texts, each with the special tokens of a text. Raises InputError as
     `Conversation`, for a chat that the tokenizer's chat template cannot write.
     """
-    examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
-    parts: tuple[int, ...] = ()
-    if chat is None:
-        solved = solved_texts(demonstrations)
-        groups = [[each] for each in solved] if demonstrations.apart else [solved]
-        texts = [boundary(tokenizer, template, group).ids for group in groups]
-        ids = tuple(chain.from_iterable(texts))
-        parts = tuple(map(len, texts)) if demonstrations.apart else ()
-    else:
-        conversation = Conversation(tokenizer, demonstrations, chat)
-        ids, chat = conversation.token_ids, conversation.chat
-    return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat, demonstrations.words, parts)
+    given = {each.name: getattr(demonstrations, each.name) for each in fields(DemonstrationSet)}
+    if demonstrations.chat is not None:
+        conversation = Conversation(tokenizer, demonstrations, demonstrations.chat)
+        given |= {"chat": conversation.chat, "apart": False}
+        return TokenizedDemonstrations(**given, token_ids=conversation.token_ids)
+    solved = solved_texts(demonstrations)
+    groups = [[each] for each in solved] if demonstrations.apart else [solved]
+    texts = [boundary(tokenizer, demonstrations.template, group).ids for group in groups]
+    parts = tuple(map(len, texts)) if demonstrations.apart else ()
+    return TokenizedDemonstrations(**given, token_ids=tuple(chain.from_iterable(texts)), parts=parts)
 
 
 def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: int, model: str, where: str) -> None:
@@ -217,7 +215,7 @@ def end_of_demonstrations(
     return found
 
 
-def solved_texts(demonstrations: DemonstrationSet | TokenizedDemonstrations) -> list[str]:
+def solved_texts(demonstrations: DemonstrationSet) -> list[str]:
     """The text of every demonstration, with the separator after it."""
     template, word = demonstrations.template, demonstrations.word
     return [template.demonstrations([(each.text, word(each.label))]) for each in demonstrations.examples]

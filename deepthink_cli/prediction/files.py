@@ -181,7 +181,7 @@ def _locked(output: Path, path: Path) -> Iterator[None]:
 
 
 def _refusals(output: Path) -> AbstractContextManager[None]:
-    return refusals(Problem.of("output", output), "the same command continues it")
+    return refusals(Problem.of("output", output), "; the same command continues it")
 
 
 class Predict(Protocol):

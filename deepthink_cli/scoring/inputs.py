@@ -131,7 +131,7 @@ def check_rows(
     checked, found, at_end, texts = CheckedRows(), Problems(), Problems(), list[Text]()
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
-        for row in queries_or_skipped(source, template, labels, labelled, free):
+        for row in queries_or_skipped(source, template, None if free else labels, labelled):
             checked.digest.add(row)
             if isinstance(row, Query):
                 texts += [row.text] if len(texts) < JUDGED else []

@@ -12,8 +12,9 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, shared_prefix
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.io.cache import Store, key_of
+from deepthink_cli.io.cache import Store
 from deepthink_cli.io.prefetch import ahead
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.scoring.likelihood import check_length
@@ -129,7 +130,7 @@ class Observer:
     def _key(self, tokenized: Sequence[TokenizedQuery]) -> str:
         shared = shared_prefix([query.prefix for query in self.outermost]) if self.every_token else None
         rows = [[query.prefix, query.answers] for query in tokenized]
-        return key_of("features", VERSION, *self.engine.identity.computing, self.special, shared, rows)
+        return json_sha256(["features", VERSION, *self.engine.identity.computing, self.special, shared, rows])
 
     def _refuse(self, tokenized: Sequence[TokenizedQuery], observations: Sequence[Observation]) -> None:
         """Raise DeepThinkError for the first query with values that are NaN or infinite."""

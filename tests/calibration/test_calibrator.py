@@ -266,7 +266,7 @@ def test_in_a_chat_the_turn_of_the_user_holds_the_text(tmp_path: Path) -> None:
 def test_every_text_field_is_filled() -> None:
     examples = (Example({"a": "one two", "b": "x"}, "yes"), Example({"a": "three four", "b": "y"}, "no"))
     template = Template("{a} and {b}: {label}")
-    two_fields = TokenizedDemonstrations(examples, template, ("yes", "no"), (1,))
+    two_fields = TokenizedDemonstrations(examples, template, ("yes", "no"), token_ids=(1,))
     assert basis_texts("content-free", two_fields)[0] == {"a": "N/A", "b": "N/A"}
     for text in basis_texts("domain", two_fields):
         assert isinstance(text, dict)

@@ -229,7 +229,7 @@ def test_a_model_is_not_refused_for_memory_that_is_missing(
     def full(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(LanguageModel, "run", full)
+    monkeypatch.setattr(LanguageModel, "inputs", full)
     with pytest.raises(type(error)):
         check_plain_pass(llama.model, (5, 6, 7), (8, 9))
 

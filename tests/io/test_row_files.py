@@ -127,7 +127,7 @@ def test_a_line_that_was_not_written_to_its_end_is_cut_off(whole: bytes, torn: b
 def test_an_error_says_how_the_work_continues(tmp_path: Path) -> None:
     with (
         pytest.raises(DeepThinkError) as raised,
-        refusals(Problem.of("output", "out"), "the same command continues it"),
+        refusals(Problem.of("output", "out"), "; the same command continues it"),
     ):
         append(tmp_path / "missing" / "rows.jsonl", ["one\n"])
     assert (

@@ -16,13 +16,13 @@ BOM = b"\xef\xbb\xbf"
 MAX_ROW = 2**26
 
 
-def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tuple[str, bytes]]:
-    """The place (`file:line`) and the bytes of every line that is not blank; `first` is the number of the first line.
+def numbered_lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, bytes]]:
+    """The place (`file:line`) and the bytes of every line that is not blank.
 
     Raises InputError for a line of more than `MAX_ROW` bytes.
     """
     # The bytes are split at \n, never with str.splitlines, which also breaks inside a row at U+2028 and U+0085.
-    for number, line in enumerate(iter(partial(bounded_line, stream), b""), start=first):
+    for number, line in enumerate(iter(partial(bounded_line, stream), b""), start=1):
         check_length(len(line), f"{name}:{number}")
         content = line.removeprefix(BOM) if number == 1 else line
         if content.strip():
@@ -54,10 +54,10 @@ def check_decoded(text: str, where: str) -> None:
         raise _not_utf_8(ord(error.object[error.start]) - 0xDC00, where) from error
 
 
-def shortened(text: str, most: int = 60) -> str:
+def shortened(text: str) -> str:
     """The beginning of a text, as one line."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= 60 else line[:57] + "..."
 
 
 def bounded_line(stream: IO[AnyStr]) -> AnyStr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,7 +118,10 @@ def export_memory(
         return memory, written
     text = f"{path} stores a correction, which other programs do not apply to scores: their labels may be others"
     tell(Warn(f"{text} than those of deepthink predict"))
-    return memory, replace(written, values={**written.values, "calibrated": stored.at(memory.iteration)})
+    values = asdict(replace(stored.of([chosen]), held_out=None))
+    values |= {name: (values[name] or {}).get(str(chosen)) for name in ("bias", "head")}
+    correction = {name: value for name, value in values.items() if value is not None or name == "source"}
+    return memory, replace(written, values={**written.values, "calibrated": correction})
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:

@@ -26,10 +26,10 @@ def rows_to_answer(
     memory: OpenedMemory, source: RowSource, checked: CheckedRows | None, skip: bool
 ) -> Iterator[Query | Skipped]:
     """The rows that are `checked`, or that can be read only once; with `skip`, bad rows are `Skipped`, or raise."""
-    prompt = (memory.provenance.demonstrations.template, ())
+    template = memory.provenance.demonstrations.template
     if checked is None and not skip:
-        return read_queries(source, *prompt, free=True)
-    rows = queries_or_skipped(source, *prompt, free=True)
+        return read_queries(source, template, None)
+    rows = queries_or_skipped(source, template, None)
     return rows if checked is None else checked.digest.same(rows, source.name)
 
 
@@ -43,7 +43,7 @@ def check_prompts(
     # No text has more tokens than bytes, so most files need no tokenisation here.
     if most is None or checked.longest + tokenize.added + length + new <= most:
         return
-    for query in read_queries(source, demonstrations.template, (), free=True):
+    for query in read_queries(source, demonstrations.template, None):
         with problems.collected():
             (ids,) = tokenize.prompts([query])
             check_continuation(spec.limits, spec.id, length, ids, new, query.where)

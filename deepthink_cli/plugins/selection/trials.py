@@ -12,7 +12,8 @@ from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.io.cache import Store, key_of
+from deepthink_cli.io.cache import Store
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.method import Method
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import end_of_demonstrations, query_tokenizer, tokenize_demonstrations
@@ -92,7 +93,7 @@ class EngineTrials:
         trials = {}
         for rows in sets:
             if not rows:
-                read = TokenizedDemonstrations((), template, labels, special_ids(tokenizer))
+                read = TokenizedDemonstrations((), template, labels, token_ids=special_ids(tokenizer))
             else:
                 examples = tuple(self._examples[row] for row in rows)
                 read = tokenize_demonstrations(tokenizer, replace(self._empty, examples=examples))
@@ -103,14 +104,14 @@ class EngineTrials:
                 follows = end.context, end.held
                 plan, sha256 = alike[follows] = alike.get(follows) or self._planned(read, queries)
             self._check(len(rows), read.token_ids, plan)
-            key = key_of(_NAME, *self._engine.identity.computing, read.token_ids, sha256)
+            key = json_sha256([_NAME, *self._engine.identity.computing, read.token_ids, sha256])
             trials[rows] = _Trial(read, plan, key)
         return trials
 
     def _planned(self, prompt: TokenizedDemonstrations, queries: Sequence[Query]) -> tuple[ScoringPlan, str]:
         """Queries prepared for scoring, and the digest of their tokens."""
         tokenized = query_tokenizer(self._engine.tokenizer, prompt)(queries)
-        return self._engine.plan(tokenized), key_of(*([query.prefix, query.answers] for query in tokenized))
+        return self._engine.plan(tokenized), json_sha256([[query.prefix, query.answers] for query in tokenized])
 
     def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
         """Raise InputError unless the set and the longest query after it fit the model."""

@@ -69,7 +69,9 @@ class VectorsMetadata:
         """The provenance of the memory of one reading that is made with the vectors."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
-        demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
+        demonstrations = TokenizedDemonstrations(
+            examples, self.template, tuple(self.labels), token_ids=tuple(stored.token_ids)
+        )
         values = {name: float(getattr(self, name)) for name in ("alpha", "extraction_alpha", "episodes", "shots")}
         technique = RecordedTechnique(ITERATIVE_VECTORS, values)
         return Provenance(self.model, demonstrations, Method(1), self.task, self.seed, technique=technique)

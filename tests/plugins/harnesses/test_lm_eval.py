@@ -212,7 +212,7 @@ def test_several_readings_score_as_a_memory_of_the_same_tokens(models: Models, d
     prompt = model.tokenizer.encode(context + shown[3])
     ids = model.tokenizer.encode(context)
     start = next(n for n, pair in enumerate(zip(ids, prompt, strict=False)) if len(set(pair)) > 1)
-    whole = TokenizedDemonstrations((Example("", ""),), Template("{a}{b}"), (), tuple(prompt[:start]))
+    whole = TokenizedDemonstrations((Example("", ""),), Template("{a}{b}"), (), token_ids=tuple(prompt[:start]))
     *_, memory = think(model.engine, whole, Method(4, Gate(0.3)))
     added = [
         tuple(model.tokenizer.encode(f"{context}{shown[3]} {word}")[len(prompt) :]) for word in task["doc_to_choice"]

@@ -54,7 +54,7 @@ class Memories:
         from deepthink_cli.provenance import TokenizedDemonstrations
         from deepthink_cli.thinking import think
 
-        whole = TokenizedDemonstrations((Example(text, ""),), Template("{context}{query}", ""), (), ids)
+        whole = TokenizedDemonstrations((Example(text, ""),), Template("{context}{query}", ""), (), token_ids=ids)
         *_, memory = think(self.engine, whole, self.method)
         self.readings += 1
         return memory
