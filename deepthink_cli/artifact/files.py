@@ -57,7 +57,7 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
                 f"{place} of iteration {each.iteration} hold NaN or infinite values; nothing was written; use "
                 f"{option('dtype')} float32"
             )
-    if any(each.added for each in memories):
+    if any(each.changing for each in memories):
         raise InputError("this memory was read with vectors, which its file would not hold; keep the file of vectors")
     if form := memories[-1].provenance.quantized:
         raise InputError(f"this memory is {form.dtype}; copy its file, or save the float32 memory it was made from")

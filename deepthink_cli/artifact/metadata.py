@@ -306,11 +306,12 @@ def origin_lines(origin: Provenance | Metadata, method: str) -> dict[str, str]:
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
     drawn = "" if origin.seed is None else f", seed {origin.seed}"
+    words = [f"{label} -> {word}" for label, word in technique.words.items()] if technique else []
     return {
         "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
         "method": method,
         **({"made by": str(technique)} if technique else {}),
-        **({"words": _words(technique)} if technique and technique.words else {}),
+        **({"words": f"read in place of the labels: {', '.join(words)}"} if words else {}),
         **({"task": f"{origin.task}{drawn}"} if origin.task else {}),
         **({"selected": str(origin.selected)} if origin.selected else {}),
         **({"tuned": str(origin.tuned)} if origin.tuned else {}),
@@ -338,8 +339,3 @@ def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
 def method_text(iterations: int, rule: str, positions: str) -> str:
     """The method in one line; rule and positions act from the second reading on."""
     return "T = 1" if iterations == 1 else f"T = {iterations}, {rule}, {positions} positions"
-
-
-def _words(technique: RecordedTechnique) -> str:
-    """The words that the model reads in place of the labels, in one line."""
-    return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())

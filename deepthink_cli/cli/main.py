@@ -66,7 +66,6 @@ GROUPS = {
         "study": "study:studies",
     },
     "This machine": {
-        "download": "download:download",
         "doctor": "doctor:doctor",
         "list": "list:list_registries",
     },

@@ -51,7 +51,8 @@ def text_warnings(template: Template, texts: Sequence[Text], command: str = "") 
     way = f"name the text with {flag} '... {{text}} ... {{{template.label_field}}}'"
     if ids and remaining:
         shorter = Template.of_fields([*remaining, template.label_field], template.label_field).pattern
-        way = f"to omit it, {flag} {_quoted(shorter)}"
+        quoted = shorter.replace("\n", "\\n")
+        way = f"to omit it, {flag} '{quoted}'"
     return [f"the field {name!r} looks like an id ({_few(columns[name])}) and is read as text: {way}" for name in ids]
 
 
@@ -131,7 +132,3 @@ def _alike(labels: Sequence[str]) -> str:
 def _few(values: Sequence[str]) -> str:
     shown = [printable(value, _SHOWN) for value in values[:3]]
     return ", ".join([*shown, *(["..."] if len(values) > len(shown) else [])])
-
-
-def _quoted(pattern: str) -> str:
-    return "'" + pattern.replace("\n", "\\n") + "'"

@@ -19,17 +19,12 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.text import canonical_json
 
 
-def input_text(row: Query | Example, template: Template) -> str:
-    """The text of a row that is compared with other rows' texts."""
-    return template.query(row.text)
-
-
 def input_keys(row: Query | Example, template: Template, labels: Sequence[str]) -> frozenset[bytes]:
     """Keys of eight bytes; two rows are the same input if they have a key in common.
 
     `labels` are the label words of all rows; empty if rows have candidates of their own, or none.
     """
-    text = input_text(row, template)
+    text = template.query(row.text)
     if labels:
         return frozenset([_key(text)])
     if isinstance(row, Example):  # its candidates are not known, and a generated answer has none

@@ -121,15 +121,11 @@ def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
     except ValueError as error:
         raise InputError.of("template", repr(pattern), f"{error}; write a literal brace twice") from error
     for _, name, form, conversion in parsed:
-        if name is not None and (form or conversion or not _plain(name)):
+        if name is not None and (form or conversion or name.isdigit() or not name or set(name) & set("{}[]!:.")):
             written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
             reason = f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
             raise InputError.of("template", repr(pattern), reason)
     return tuple((literal, name) for literal, name, _, _ in parsed)
-
-
-def _plain(name: str) -> bool:
-    return bool(name) and not name.isdigit() and not set(name) & set("{}[]!:.")
 
 
 def _title(name: str) -> str:

@@ -147,17 +147,6 @@ class Engine(Protocol):
         """
         raise InputError(f"{self.description}: gives no hidden states; use {option('engine')} packed or padded")
 
-    def read_adding(
-        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
-    ) -> tuple[Memory, Tensor]:
-        """The present of tokens at positions 0 onward, with vectors added to each layer's attention output.
-
-        `added[l]` (P, W) is added to the attention output of layer l at the P tokens `places`; None adds nothing. Also
-        returns the sums (layers, P, W), in float32, on the CPU. Raises as `read`, and InputError if the engine adds no
-        vectors or the network's attention is not known.
-        """
-        raise InputError(f"{self.description}: adds no vectors; use {option('engine')} packed or padded")
-
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory, or without a memory, one by one.
 

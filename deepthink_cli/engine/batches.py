@@ -17,7 +17,6 @@ from deepthink_cli.engine.base import Engine, Observation, Past, Reading, Scorin
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
-from deepthink_cli.engine.hooks import adding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import Candidate, LogprobRequests, PackedRow, SumsOfPass
 from deepthink_cli.errors import InputError, ran_out_of_memory
@@ -147,18 +146,9 @@ class BatchedEngine(Engine):
             found.append(Observation(tuple(sums[each] for each in own), hidden[number], flags))
         return found
 
-    def read_adding(
-        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
-    ) -> tuple[Memory, Tensor]:
-        """A reading, in a plain pass, with vectors added to attention outputs at some places, and these outputs."""
-        places_P = torch.tensor(list(places), device=self.model.device)
-        with torch.inference_mode(), self.model.lock, adding(self.model.network, places_P, added) as outputs:
-            present = self.model.read(token_ids)
-            return present, torch.stack([each.float().cpu() for each in outputs])
-
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
-        if memory is not None and memory.added:
+        if memory is not None and memory.changing is not None:
             raise InputError("this memory was read with vectors, which are added to queries with candidates alone")
         return generate(self.model, memory, prompts, decoding, self.batch_tokens, self.free)
 
@@ -227,13 +217,13 @@ class BatchedEngine(Engine):
     def _after(
         self, past: Past, rows: Sequence[PackedRow], layout: Layout, places_M: Tensor
     ) -> Iterator[dict[str, Any]]:
-        """The arguments to run the rows after `past`; vectors of the past are added where a row's candidates begin."""
+        """The arguments to run the rows after `past`, whose first memory may change the network."""
         with ExitStack() as stack:
             stack.enter_context(self.model.lock)
-            if past and past[0].added:
+            if past and past[0].changing is not None:
                 ends = [start + row.first for start, row in zip(layout.starts, rows, strict=True)]
                 places_R = torch.tensor(ends, device=self.model.device)
-                stack.enter_context(adding(self.model.network, places_R, past[0].added))
+                stack.enter_context(past[0].changing(self.model.network, places_R))
             yield stack.enter_context(layout.after(past, places_M))
 
     def _past(self, memory: Memory | None, ids: tuple[int, ...]) -> Past:

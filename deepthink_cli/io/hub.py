@@ -41,7 +41,12 @@ def is_unreachable(error: BaseException) -> bool:
 
     A missing repository or file, which the hub reports itself, does not count.
     """
-    return any({kind.__name__ for kind in type(each).__mro__} & _UNREACHABLE for each in _causes(error))
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return any({kind.__name__ for kind in type(each).__mro__} & _UNREACHABLE for each in seen)
 
 
 class NotInCache(DeepThinkError):
@@ -79,16 +84,6 @@ def answers() -> bool:
         return bool(get_session().head(constants.ENDPOINT, timeout=_PATIENCE).status_code < 500)
     except Exception:  # types of the library's HTTP client
         return False
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and the errors during whose handling it was raised."""
-    seen: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in seen:
-        seen.append(current)
-        current = current.__cause__ or current.__context__
-    yield from seen
 
 
 _lock = RLock()  # the settings are global to the process, so only one thread at a time may change them

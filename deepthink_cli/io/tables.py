@@ -63,7 +63,10 @@ def writing_rows(
             yield write
     else:
         with writing(path, field) as file:
-            yield _text_writer(file, _suffix(path), columns or {})
+            if is_table(path):
+                yield separated(file, columns or {}, "," if _suffix(path) == ".csv" else "\t")
+            else:
+                yield lambda rows: file.writelines(map(json_line, rows))
 
 
 def kind_of(value: Any) -> Kind:
@@ -117,12 +120,6 @@ def _divide(name: str, value: Any, columns: Columns, cells: dict[str, Any]) -> N
             cells[whole] = inner
         else:
             _divide(whole, inner, columns, cells)
-
-
-def _text_writer(file: TextIO, suffix: str, columns: Columns) -> Write:
-    if suffix in TABLES:
-        return separated(file, columns, "," if suffix == ".csv" else "\t")
-    return lambda rows: file.writelines(map(json_line, rows))
 
 
 def separated(file: TextIO, columns: Columns, delimiter: str) -> Write:

@@ -154,31 +154,30 @@ _SPACE = "▁"  # as SentencePiece writes it
 _AFTER_A_WORD = frozenset(":?.!,;)]>=")
 
 
-def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
-    """The first place at which a text can be cut, whatever stands before or after the text; None without a place.
+def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """The first place at which a text can be cut, whatever stands before or after the text; its end if there is none.
 
     It lies between a letter and a punctuation mark that no token of the vocabulary holds together, so that neither the
-    merges of byte pairs nor the pieces of a unigram model cross it. None for other kinds of tokenizers, and for
+    merges of byte pairs nor the pieces of a unigram model cross it. None exists for other kinds of tokenizers and for
     patterns that divide a text into words by the text after them, except the usual pattern for white space.
     """
     from tokenizers import models
 
     if not tokenizer.is_fast or not isinstance(tokenizer.backend_tokenizer.model, models.BPE | models.Unigram):
-        return None
+        return len(text)
     normalizer, pre_tokenizer = tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer
     if any(_looks_around(step) for step in (normalizer, pre_tokenizer) if step is not None):
-        return None
+        return len(text)
     if normalizer is not None and not normalizer.normalize_str(text).replace(_SPACE, " ").endswith(text):
-        return None  # the vocabulary holds the normalised text
+        return len(text)  # the vocabulary holds the normalised text
     pairs = {
         left + right: place
         for place, (left, right) in reversed([*enumerate(pairwise(text), start=1)])
         if left in ascii_letters and right in _AFTER_A_WORD
     }
-    if not pairs:
-        return None
-    vocabulary = tokenizer.get_vocab()
-    return min((place for pair, place in pairs.items() if not any(pair in token for token in vocabulary)), default=None)
+    vocabulary = tokenizer.get_vocab() if pairs else {}
+    places = (place for pair, place in pairs.items() if not any(pair in token for token in vocabulary))
+    return min(places, default=len(text))
 
 
 def _looks_around(step: Any) -> bool:

@@ -159,7 +159,7 @@ def query_tokenizer(
         texts,
         ids,
         ended=ended and ended(lambda: after_label(tokenizer, template, ids)),
-        after_cut=cache(lambda: _after_cut(tokenizer, template.introduction)),
+        after_cut=cache(lambda: len(template.introduction) - cut_in(tokenizer, template.introduction)),
     )
 
 
@@ -281,11 +281,6 @@ def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> 
     """`count` token ids below `known` from an ordinary text, repeated if it is too short."""
     ids = [token for token in encode(tokenizer, [ORDINARY], special=True)[0] if token < known] or [0]
     return (ids * (count // len(ids) + 1))[:count]
-
-
-def _after_cut(tokenizer: PreTrainedTokenizerBase, introduction: str) -> int:
-    cut = cut_in(tokenizer, introduction)
-    return 0 if cut is None else len(introduction) - cut
 
 
 def _spaced(start: str, whole: Sequence[str]) -> list[str]:

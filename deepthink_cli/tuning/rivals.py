@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.same_input import input_text
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
@@ -89,7 +88,7 @@ def words(
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    texts = [input_text(query, template) for query in queries]
+    texts = [template.query(query.text) for query in queries]
     return lambda: make_pipeline(TfidfVectorizer(token_pattern=WORDS), LogisticRegression(max_iter=STEPS)), texts
 
 

@@ -62,7 +62,10 @@ def _table(source: RowSource, lines: _Lines, expected: str) -> Iterator[Row | In
                     continue
             count, spanned = count + 1, spanned + size
             if len(cells) != len(header):
-                yield InputError(Problem(_unequal(len(cells), len(header), delimiter, source.quotes), place=where))
+                way = f"quote cells that hold {delimiter!r}"
+                if not source.quotes:
+                    way = f"omit {option('no_quotes')} if marks enclose cells"
+                yield InputError(Problem(f"{len(cells)} cells under {len(header)} columns; {way}", place=where))
                 continue
             yield Row(dict(zip(header, cells, strict=True)), where)
     except csv.Error as error:
@@ -71,12 +74,6 @@ def _table(source: RowSource, lines: _Lines, expected: str) -> Iterator[Row | In
         raise InputError(f"{source.name}:{first_line}: not {kind} ({error}); {way}") from error
     if spanned:
         source.tell(Note(_joined(source.name, count + spanned, count)))
-
-
-def _unequal(cells: int, columns: int, delimiter: str, quotes: bool) -> str:
-    """The reason for refusing a row whose cells are not as many as the columns, and the way out."""
-    way = f"quote cells that hold {delimiter!r}" if quotes else f"omit {option('no_quotes')} if marks enclose cells"
-    return f"{cells} cells under {columns} columns; {way}"
 
 
 def _joined(name: str, lines: int, rows: int) -> str:

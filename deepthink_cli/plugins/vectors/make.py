@@ -20,6 +20,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.plugins.vectors.episodes import Draws, Episode, Prompt
 from deepthink_cli.plugins.vectors.file import VectorsFile, VectorsMetadata, save_vectors
 from deepthink_cli.plugins.vectors.options import VectorOptions
+from deepthink_cli.plugins.vectors.passes import read_adding
 from deepthink_cli.selection.pool import PoolRows
 
 
@@ -101,7 +102,7 @@ def extract(engine: Engine, episodes: Sequence[Episode], alpha: float, tell: Tel
     where alpha v_l(y_i) is added during the pass over demonstrations and query, and a'_l is the output at the end of
     the query that is read alone, without vectors. The query has its own row in the place of y_i. The added v are
     refreshed after the first episode and after every tenth that follows; the first episode adds none. Raises as
-    `Engine.read_adding`.
+    `read_adding`.
     """
     total, vectors = torch.zeros(()), None
     tell(Progress("extracting", 0, len(episodes)))
@@ -123,8 +124,8 @@ def _differences(engine: Engine, episode: Episode, vectors: Tensor | None, alpha
     classes = torch.tensor(episode.classes)
     labels = int(classes.max()) + 1  # an episode has every label
     added = None if vectors is None else list(alpha * vectors[:, [*episode.classes, labels]])
-    _, together = engine.read_adding(episode.ids, episode.places, added)
-    _, alone = engine.read_adding(episode.alone, [len(episode.alone) - 1], None)
+    _, together = read_adding(engine, episode.ids, episode.places, added)
+    _, alone = read_adding(engine, episode.alone, [len(episode.alone) - 1], None)
     differences = (together - alone).double()
     of_labels = [differences[:, :-1][:, classes == label].mean(1) for label in range(labels)]
     return torch.stack([*of_labels, differences[:, -1]], dim=1)

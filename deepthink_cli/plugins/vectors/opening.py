@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,13 +35,16 @@ class OpenedVectors(OpenedMemory):
         fit the model, or the engine adds none.
         """
         metadata, labels = self.file.metadata, self.file.metadata.labels
+        from deepthink_cli.plugins.vectors.passes import adding, read_adding  # imports torch
+
         vectors = metadata.alpha * self.file.tensor
         of_demonstrations = vectors[:, [labels.index(label) for label in metadata.demonstrations.labels]]
         try:
-            present, _ = engine.read_adding(metadata.demonstrations.token_ids, metadata.places, list(of_demonstrations))
+            ids = metadata.demonstrations.token_ids
+            present, _ = read_adding(engine, ids, metadata.places, list(of_demonstrations))
         except InputError as error:
             raise InputError(*(f"{self.name}: {message}" for message in error.messages)) from error
-        return [replace(present, provenance=self.provenance, added=tuple(vectors[:, -1]))]
+        return [replace(present, provenance=self.provenance, changing=partial(adding, added=tuple(vectors[:, -1])))]
 
     @property
     def corrected_in(self) -> None:

@@ -23,7 +23,6 @@ from deepthink_cli import DemonstrationSet, Example, load_model, predict, save_m
 from deepthink_cli.artifact.opening import open_for_scoring
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.decoding import Decoding, Prompt
-from deepthink_cli.engine.hooks import output_projections
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
@@ -31,6 +30,7 @@ from deepthink_cli.plugins.vectors.file import VectorsFile, read_vectors, save_v
 from deepthink_cli.plugins.vectors.make import VectorsPlan, plan_vectors
 from deepthink_cli.plugins.vectors.opening import open_vectors
 from deepthink_cli.plugins.vectors.options import VectorOptions
+from deepthink_cli.plugins.vectors.passes import output_projections
 from deepthink_cli.selection.pool import pool_of_file
 
 LABELS = ("negative", "positive")

@@ -9,8 +9,8 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.model import download as model
 from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.plugins.download import model
 
 
 @about("download -o smollm2")

@@ -16,7 +16,7 @@ from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.model import download as downloads
+from deepthink_cli.plugins.download import model as downloads
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
