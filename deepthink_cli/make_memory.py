@@ -20,7 +20,7 @@ from deepthink_cli.calibration.notes import check_storable
 from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, find_model, load
+from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
@@ -178,7 +178,6 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     from deepthink_cli.artifact.files import save_memory
 
     engine = load(plan.spec, tell)
-    describe_engine(engine, tell)
     engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
     started = time.perf_counter()
     if plan.tuning is None:

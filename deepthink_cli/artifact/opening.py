@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.container import OPENERS, opener_of
 from deepthink_cli.artifact.format import Artifact, kept_iterations, provenance_of, read_artifact, read_header
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, find_model, load
+from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.model.chat import check_template
@@ -151,7 +151,6 @@ def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine
     engine = load(spec, tell)
     memories = memory.read_by(engine)
     check_memories(memory, memories, engine, tell)
-    describe_engine(engine, tell)
     return engine, memories
 
 

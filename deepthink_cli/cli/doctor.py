@@ -92,6 +92,7 @@ def _devices() -> dict[str, str]:
 
 def _loaded(options: ModelOptions) -> Engine:
     from deepthink_cli.engine.opening import find_model, load
+    from deepthink_cli.events import silent
 
     with Show(CommonArguments()) as tell:
-        return load(find_model(options, tell), tell)
+        return load(find_model(options, tell), silent)

@@ -26,7 +26,9 @@ def field_warnings(demonstrations: DemonstrationSet, named: bool = False, has_he
     text field or the label looks like an id; every label occurs once; labels are longer than texts; the header looks
     like a row; labels differ in little.
     """
-    columns = _columns(demonstrations)
+    template, examples = demonstrations.template, demonstrations.examples
+    columns = _text_columns(template, [example.text for example in examples])
+    columns[template.label_field] = [example.label for example in examples]
     if has_header and (row := _row_as_header(demonstrations.template.label_field, columns)):
         return [row]
     judged = len(demonstrations.examples) >= FEWEST
@@ -71,13 +73,6 @@ def _row_as_header(label_field: str, columns: Mapping[str, Sequence[str]]) -> st
 def looks_like_id(values: Sequence[str]) -> bool:
     """Whether all values differ, and all are whole numbers, UUIDs, digests, or words with a number as in `row-17`."""
     return len(set(values)) == len(values) and all(_ID.fullmatch(value) for value in values)
-
-
-def _columns(demonstrations: DemonstrationSet) -> dict[str, list[str]]:
-    """The values of every field of the template, the label field last."""
-    template, examples = demonstrations.template, demonstrations.examples
-    columns = _text_columns(template, [example.text for example in examples])
-    return {**columns, template.label_field: [example.label for example in examples]}
 
 
 def _text_columns(template: Template, texts: Sequence[Text]) -> dict[str, list[str]]:

@@ -16,8 +16,9 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
-from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Tell, silent
+from deepthink_cli.io.atomic import refusals
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -204,13 +205,8 @@ def seekable(source: RowSource) -> Iterator[BinaryIO]:
             yield stream
             return
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as copy:
-            try:
+            with refusals(Problem(place=tempfile.gettempdir()), "; free space there, or set TMPDIR"):
                 copyfileobj(stream, copy)
-            except OSError as error:
-                folder = tempfile.gettempdir()
-                raise DeepThinkError(
-                    f"{source.name}: cannot be copied to {folder} ({error.strerror}); free space there, or set TMPDIR"
-                ) from error
             copy.seek(0)
             yield copy  # type: ignore[misc]
 

@@ -48,7 +48,8 @@ class Template:
     def of_fields(cls, names: Iterable[str], label_field: str, separator: str = SEPARATOR) -> Template:
         """The template made of a row's field names: `Article: ...` lines, the label last."""
         texts = [name for name in names if name != label_field]
-        lines = [f"{_title(name)}: {{{name}}}" for name in (*texts, label_field)]
+        named = [(name, name.replace("_", " ").strip()) for name in (*texts, label_field)]
+        lines = [f"{words[:1].upper()}{words[1:]}: {{{name}}}" for name, words in named]
         return cls("\n".join(lines), separator)
 
     @property
@@ -126,11 +127,6 @@ def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
             reason = f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
             raise InputError.of("template", repr(pattern), reason)
     return tuple((literal, name) for literal, name, _, _ in parsed)
-
-
-def _title(name: str) -> str:
-    words = name.replace("_", " ").strip()
-    return words[:1].upper() + words[1:]
 
 
 @with_config(ConfigDict(extra="forbid"))

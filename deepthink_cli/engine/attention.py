@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from deepthink_cli.engine.kernels import Attention, PaddedBlock
 from deepthink_cli.engine.packing import Block
-from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, model_mask
+from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, model_mask, of_blocks
 from deepthink_cli.errors import ran_out_of_memory
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def attend(
     plan = current.plan(layer, attention_mask.window if attention_mask else None, query_1HTD)
     earlier = [
         _over_earlier(
-            span.of(query_1HTD),
+            of_blocks(span.blocks, query_1HTD),
             [(part, *reach.earlier(layer, part, key_1GTD, value_1GTD)) for part in span.parts],
             value_1GTD.shape[-1],
             attention,

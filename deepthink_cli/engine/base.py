@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 Sums = list[list[float]]  # a log-probability in nats for every candidate of every query
-Likelihoods = list[list[tuple[float, bool]]]  # the log-probability, and whether greedy decoding writes the candidate
 Past: TypeAlias = "tuple[Memory, ...]"  # memories that precede a row of a pass, concatenated in this order
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from deepthink_cli.engine.kernels import has_kernel
+from deepthink_cli.engine.kernels import kernel_of
 from deepthink_cli.engine.logits import SLICE
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
@@ -46,7 +46,9 @@ def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> 
     """
     config: Any = model.network.config.get_text_config(decoder=True)
     equal = all(key.shape[2] == value.shape[2] for key, value in zip(memory.keys, memory.values, strict=True))
-    plain = equal and getattr(config, "attn_logit_softcapping", None) is None and has_kernel(model.device.type)
+    plain = (
+        equal and getattr(config, "attn_logit_softcapping", None) is None and kernel_of(model.device.type) is not None
+    )
     folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that the kernel supports
     # Without a kernel, scores and weights (T, heads, keys) exist in float32 and again in the model's dtype.
     scores = attention_heads(model, memory) * (2 * 4 + model.dtype.itemsize)

@@ -35,7 +35,7 @@ class Attention:
     ) -> tuple[Tensor, Tensor]:
         """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that returns both."""
         plain, device = self.softcap is None and key_RGLD.shape[-1] == value_RGLD.shape[-1], query_RHTD.device.type
-        kernel = _kernel(device) if plain else None
+        kernel = kernel_of(device) if plain else None
         if kernel is None or key_RGLD.shape[2] == 0:
             return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, self.scale, self.softcap)
         if device == "cpu":
@@ -48,15 +48,11 @@ class Attention:
         return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, self.scale, self.softcap)
 
 
-def has_kernel(device: str) -> bool:
-    """Whether this device type has an attention kernel, which never materializes the (T, L) scores."""
-    return _kernel(device) is not None
-
-
-def _kernel(device: str) -> Callable[..., Any] | None:
+def kernel_of(device: str) -> Callable[..., Any] | None:
     """The attention kernel of a device that also returns the log-sum-exp; None if this build of torch has none.
 
-    These operations are not part of torch's public interface: a build without them is slower but works.
+    It never materializes the (T, L) scores. These operations are not part of torch's public interface: a build without
+    them is slower but works.
     """
     return getattr(torch.ops.aten, _KERNELS.get(device, ""), None)
 

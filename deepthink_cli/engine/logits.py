@@ -107,13 +107,6 @@ def _log_sum_exp(logits_MV: Tensor) -> Tensor:
     return torch.where(largest_M == -torch.inf, largest_M, total_M)  # log_softmax is NaN if all are masked
 
 
-def kind_of(head: Head | None) -> HeadKind:
-    """The kind of a head that `float32_head` has found right."""
-    if head is None:
-        return "none"
-    return "half" if head.in_half else "float32"
-
-
 @torch.inference_mode()
 def float32_head(network: PreTrainedModel, token_ids: Sequence[int], known: HeadKind | None = None) -> Head | None:
     """The float32 head of a model, or None if its logits after `token_ids` differ from the model's own.

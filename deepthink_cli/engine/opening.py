@@ -124,9 +124,9 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
-    """Load a model's weights and choose its engine; warns of pickled weights."""
+    """Load a model's weights, choose its engine and tell of both; also tells of pickled weights."""
     with catch_warnings():
-        simplefilter("ignore", RuntimeWarning)  # reported as an event by `describe_engine`
+        simplefilter("ignore", RuntimeWarning)  # reported below as an event
         engine = load_model(spec)
     if spec.has_pickled_weights():
         tell(
@@ -134,13 +134,9 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
                 f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster"
             )
         )
-    return engine
-
-
-def describe_engine(engine: Engine, tell: Tell) -> None:
-    """Report the loaded model and its engine; with a note if the engine is not the fastest."""
     for event in described(engine):
         tell(event)
+    return engine
 
 
 def described(engine: Engine) -> list[Event]:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.logits import MASKED, HeadKind, kind_of
+from deepthink_cli.engine.logits import MASKED, HeadKind
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
@@ -232,7 +232,8 @@ def found_before(model: LanguageModel) -> Verdict | None:
 def keep(model: LanguageModel, verdict: Verdict) -> None:
     """Keep a verdict for later starts, with the kind of the head, unless an error has failed the probe."""
     if (name := _name(model)) is not None and verdict.failure is None:
-        write_cached(name, _VERDICT.dump_json(replace(verdict, head=kind_of(model.head))).decode())
+        head: HeadKind = "none" if model.head is None else "half" if model.head.in_half else "float32"
+        write_cached(name, _VERDICT.dump_json(replace(verdict, head=head)).decode())
 
 
 def _name(model: LanguageModel) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -116,10 +115,6 @@ class Span:
     blocks: tuple[Block, ...]
     parts: tuple[Part, ...]
 
-    def of(self, tokens: Tensor) -> Tensor:
-        """The blocks' part of a tensor of the pass, of shape (1, H, T, ...)."""
-        return _of(self.blocks, tokens)
-
 
 @dataclass(frozen=True)
 class Reach:
@@ -149,16 +144,17 @@ class Reach:
         for past, present_1GTD in ((keys, key_1GTD), (values, value_1GTD)):
             if past and past[0].shape[::2] != present_1GTD.shape[1::2]:
                 raise UnsupportedAttention("its cache does not contain the keys and values that its attention uses")
-        return _between(keys, _of(self.blocks, key_1GTD), part), _between(values, _of(self.blocks, value_1GTD), part)
+        own_keys, own_values = of_blocks(self.blocks, key_1GTD), of_blocks(self.blocks, value_1GTD)
+        return _between(keys, own_keys, part), _between(values, own_values, part)
 
     def spans(self, window: int | None, last: bool, like: Tensor) -> Iterator[Span]:
         """The spans of the blocks in a layer with this window; `last` if `is_last` is True.
 
         Masks have the dtype and the device of `like`.
         """
-        end, places_M = self._length, self.read_M if last else None
+        end, places_M = sum(memory.length for memory in self.past), self.read_M if last else None
         block = self.blocks[0]
-        if window is None or first_seen(window, end + self._deepest) <= 0:
+        if window is None or first_seen(window, end + _deepest(self.blocks)) <= 0:
             yield Span(self.blocks, (Part(0, end, places_M),) if end else ())
         elif len(self.blocks) == len(block.depths) == 1 and block.plain and places_M is None:
             for start in range(0, block.size, STEP):
@@ -166,14 +162,6 @@ class Reach:
                 yield _windowed(window, (step,), end + start, None, like)
         else:
             yield _windowed(window, self.blocks, end, places_M, like)
-
-    @cached_property
-    def _length(self) -> int:
-        return sum(memory.length for memory in self.past)
-
-    @cached_property
-    def _deepest(self) -> int:
-        return _deepest(self.blocks)
 
 
 def _windowed(window: int, blocks: tuple[Block, ...], end: int, places_M: Tensor | None, like: Tensor) -> Span:
@@ -221,7 +209,8 @@ def _deepest(blocks: Sequence[Block]) -> int:
     return max(max(depths) for block in blocks for depths in block.depths)
 
 
-def _of(blocks: Sequence[Block], tokens: Tensor) -> Tensor:
+def of_blocks(blocks: Sequence[Block], tokens: Tensor) -> Tensor:
+    """The part of consecutive blocks in a tensor of the pass, of shape (1, H, T, ...)."""
     return part_of(tokens, 2, blocks[0].start, blocks[-1].stop)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, load
+from deepthink_cli.engine.opening import load
 from deepthink_cli.events import Note, Progress, Tell, Warn, once, silent
 from deepthink_cli.experiments.executors.base import (
     Done,
@@ -156,7 +156,6 @@ def run_here(jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Coll
     seconds = 0.0
     for of_model in grouped(mine, lambda job: job.model).values():
         engine = load(of_model[0].run.spec, collector.tell)
-        describe_engine(engine, collector.tell)
         started = time.perf_counter()
         for run, of_run in grouped(of_model, lambda job: job.run).items():
             read, written = known(job for job in jobs if job.run is run), set(of_run)

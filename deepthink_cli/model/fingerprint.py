@@ -52,7 +52,8 @@ def weights_sha256(files: Sequence[Path]) -> str:
     """
     if not files:
         return ""
-    state, resting = state_sha256(files), _resting(files)
+    state, changed = state_sha256(files), max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, files))
+    resting = changed < time.time_ns() - _TIME_RESOLUTION  # another change would have a different timestamp
     cached = read_cached(f"weights/{state}")
     if cached is not None and re.fullmatch("[0-9a-f]{64}", cached):
         return cached
@@ -120,12 +121,6 @@ def _content_sha256(part: Stored) -> str:
             total.update(buffer[:count])
             left -= count
     return total.hexdigest()
-
-
-def _resting(files: Sequence[Path]) -> bool:
-    """Whether the last change is old enough that another change would have a different timestamp."""
-    changed = max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, files))
-    return changed < time.time_ns() - _TIME_RESOLUTION
 
 
 _WEIGHTS = (

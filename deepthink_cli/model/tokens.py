@@ -261,7 +261,9 @@ class QueryTokenizer:
 
     def _whole(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
         """Every query, tokenised with each of its candidates."""
-        texts = [_spaced(*self.texts(query)) for query in queries]
+        # The query without and with the space before its label, and with every candidate. The space is part of the
+        # label's first token, never of the query.
+        texts = [[start.rstrip(" "), start, *whole] for start, whole in map(self.texts, queries)]
         every = list(dict.fromkeys(text for of_query in texts for text in of_query))
         ids = dict(zip(every, self.ids(every), strict=True))
         wholes = {text: ids[text] for of_query in texts for text in of_query[2:]}
@@ -283,16 +285,10 @@ def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> 
     return (ids * (count // len(ids) + 1))[:count]
 
 
-def _spaced(start: str, whole: Sequence[str]) -> list[str]:
-    """The query without and with the space before its label, and with every candidate."""
-    # The space before a label is part of the label's first token, never of the query.
-    return [start.rstrip(" "), start, *whole]
-
-
 def _spans(
     query: Query, alone: list[int], spaced: list[int], *together: list[int], ended: Sequence[list[int]]
 ) -> TokenizedQuery:
-    """Prefix and answer ids, from the token ids of `_spaced`; `ended` are the ids of the candidates with their ends."""
+    """Prefix and answer ids, from the ids of a query's texts; `ended` are the ids of candidates with their ends."""
     start = min(common_length(alone, ids) for ids in ended)
     answers = tuple(tuple(ids[start:]) for ids in ended)
     where = f"{query.where}: " if query.where else ""

@@ -10,7 +10,7 @@ while one is scored. `calibration.calibrator` corrects the predictions, a chunk 
 
 `predict`, `eval`, `calibrate`, `diff`, scikit-learn and data frames use `predictions`. `run` scores the same chunks
 after every reading of its memories. `tune` and the trials of `select`, which need arrays of scores and no predictions,
-plan their queries with the engine and call `score_each`; the harnesses bring tokens and call `likelihoods`.
+plan their queries with the engine and call `score_each`; the harnesses bring tokens and use the engine.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
+from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead, chunks
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.heads import head_scores
-from deepthink_cli.scoring.likelihood import NotFiniteError, check_finite, check_fits, observe_each, score_each
+from deepthink_cli.scoring.likelihood import NotFiniteError, check_fits, observe_each, score_each
 from deepthink_cli.scoring.prediction import Prediction, Scores, averaged, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.step import Fits
@@ -153,20 +153,6 @@ def scored(
     for row in chunk.rows:
         part += [row] if isinstance(row, Skipped) else next(of_queries)
     return part
-
-
-def likelihoods(engine: Engine, memory: Memory | None, queries: Sequence[TokenizedQuery]) -> Likelihoods:
-    """The scores of queries after a memory, or without one, and whether greedy decoding writes the candidates.
-
-    Raises NotFiniteError for scores that are NaN or infinite.
-    """
-    found: Likelihoods = []
-    for start in range(0, len(queries), EVALUATED):
-        plan = engine.plan(queries[start : start + EVALUATED])
-        observed = engine.observe(memory, plan, greedy=True)
-        check_finite(engine, plan, [each.sums for each in observed])
-        found += [list(zip(each.sums, each.greedy, strict=True)) for each in observed]
-    return found
 
 
 def predicted(rows: Iterable[P | Skipped]) -> list[P]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepthink_cli.data.examples import Query, read_queries
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.engine.opening import describe_engine, find_model, load
+from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.cache import Store
@@ -50,8 +50,6 @@ def select(
     pool = pool.sampled(options.pool_size, options.seed)
     check_request(pool, request)
     engine = load(spec, tell) if spec is not None and request.definition.reads else None
-    if engine is not None:
-        describe_engine(engine, tell)
     started = time.perf_counter()
     chosen = choose_demonstrations(engine, pool, request, store, tell)
     chosen = replace(chosen, seconds=time.perf_counter() - started)

@@ -15,7 +15,7 @@ from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, load
+from deepthink_cli.engine.opening import load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.io.cache import Store
@@ -179,7 +179,6 @@ def tune(
     """
     if engine is None:
         engine = load(plan.spec, tell)
-        describe_engine(engine, tell)
     started = time.perf_counter()
     sets = training_sets(plan, engine, store, tell)
     rivals = judge_rivals(plan, engine, store, tell)

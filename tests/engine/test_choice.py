@@ -46,7 +46,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(kernels, "_kernel", lambda _: broken)
+    monkeypatch.setattr(kernels, "kernel_of", lambda _: broken)
 
 
 def assert_scores_are_right(engine: BatchedEngine) -> None:

@@ -138,7 +138,7 @@ def test_an_error_is_no_verdict_to_keep(
         raise NotImplementedError("no such kernel")
 
     with monkeypatch.context() as context:
-        context.setattr(kernels, "_kernel", lambda _: broken)
+        context.setattr(kernels, "kernel_of", lambda _: broken)
         with pytest.warns(RuntimeWarning, match="no such kernel"):
             load_model(str(models("llama")))
     assert kept(tmp_path) == []

@@ -100,9 +100,8 @@ import torch
 from deepthink_cli.engine.padded import PaddedEngine
 
 class Own(PaddedEngine):
-    @property
-    def description(self):
-        return "an engine of somebody else's"
+    def __init__(self, model):
+        super().__init__(model, "an engine of somebody else's")
 """
 COMMAND = '''
 import typer

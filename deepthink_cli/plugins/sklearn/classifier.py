@@ -73,11 +73,9 @@ TEMPLATE = "Text: {text}\nLabel: {label}"
 @lru_cache(maxsize=2)
 def engine_of(options: ModelOptions) -> Engine:
     """The model of these options, which all classifiers of this process share; raises as `load_model` does."""
-    from deepthink_cli.engine.opening import describe_engine, find_model, load
+    from deepthink_cli.engine.opening import find_model, load
 
-    engine = load(find_model(options, _warn), _warn)
-    describe_engine(engine, _warn)
-    return engine
+    return load(find_model(options, _warn), _warn)
 
 
 class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from deepthink_cli.artifact.metadata import StoredDemonstrations, versions
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, find_model, load
+from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.model.limits import check_pass
@@ -64,7 +64,6 @@ def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent)
     Raises InputError for a model whose attention is not known, and DeepThinkError for values that are not finite.
     """
     engine = load(plan.spec, tell)
-    describe_engine(engine, tell)
     vectors = extract(engine, plan.episodes, plan.options.extraction_alpha, tell)
     demonstrations, pool = plan.prompt.demonstrations, plan.pool
     metadata = VectorsMetadata(

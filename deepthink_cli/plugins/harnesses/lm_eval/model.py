@@ -44,7 +44,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         device: str | None = None,
         **arguments: Any,
     ) -> None:
-        from deepthink_cli.engine.opening import describe_engine, find_model, load
+        from deepthink_cli.engine.opening import find_model, load
         from deepthink_cli.events import Warn
 
         super().__init__()
@@ -54,7 +54,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         if spec.id == POCKET:
             _log(Warn(f"{TOY}; name a real model as pretrained"))
         self.engine = load(spec, _log)
-        describe_engine(self.engine, _log)
         self.tokenizer: Any = options.tokenizer_of(spec)
         self.max_length: int = options.max_length or resolve_max_length(spec.config, self.tokenizer)
         self.memories = Memories(self.engine, method)

@@ -12,6 +12,7 @@ from deepthink_cli.plugins.harnesses.lm_eval.contexts import SplitContext
 from deepthink_cli.plugins.harnesses.lm_eval.memories import Memories
 
 if TYPE_CHECKING:
+    from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.memory import Memory
     from deepthink_cli.model.tokens import TokenizedQuery
@@ -138,19 +139,34 @@ def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = F
     """
     from tqdm import tqdm
 
-    from deepthink_cli.scoring import pipeline
-
     groups = checked_groups(memories, requests)
     results = [(0.0, False)] * len(requests)
     with tqdm(total=len(requests), disable=quiet, desc=f"Scoring, T = {memories.method.iterations}") as bar:
         for group in groups:
             memory = memory_of(memories, requests, group)
             queries, places = queries_of(requests, group)
-            scored = pipeline.likelihoods(memories.engine, memory, queries)
+            scored = _scored(memories.engine, memory, queries)
             for number, (query, candidate) in zip(group.numbers, places, strict=True):
                 results[number] = scored[query][candidate]
             bar.update(len(group.numbers))
     return results
+
+
+def _scored(engine: Engine, memory: Memory | None, queries: Sequence[TokenizedQuery]) -> list[list[tuple[float, bool]]]:
+    """The score of each candidate of each query, and whether greedy decoding writes it.
+
+    Raises NotFiniteError for scores that are NaN or infinite.
+    """
+    from deepthink_cli.scoring.likelihood import check_finite
+    from deepthink_cli.scoring.pipeline import EVALUATED
+
+    found = []
+    for start in range(0, len(queries), EVALUATED):
+        plan = engine.plan(queries[start : start + EVALUATED])
+        observed = engine.observe(memory, plan, greedy=True)
+        check_finite(engine, plan, [each.sums for each in observed])
+        found += [list(zip(each.sums, each.greedy, strict=True)) for each in observed]
+    return found
 
 
 def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Group]:
