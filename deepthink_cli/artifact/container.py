@@ -93,7 +93,13 @@ class Container:
 
     def check_canonical(self, metadata: str, command: str) -> None:
         """Raise InputError unless `command` writes the same header for these metadata, a canonical text."""
-        if self.header != header_text(self.key, metadata, self.tensors):
+        listed = {
+            name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+            for name, entry in in_file_order(self.tensors)
+        }
+        header = {"__metadata__": {self.key: metadata}, **listed}
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if self.header != text + b" " * (-len(text) % _ALIGNED):
             raise InputError(
                 f"{self.path}: damaged: its header is not as deepthink {command} writes it; run it again, or copy the "
                 "file again"
@@ -126,16 +132,6 @@ def opener_of(path: str | Path) -> Opener | None:
     """The opener of a file, by its metadata; None for a memory. Raises InputError for a file of other programs."""
     key = read_container(path).key
     return None if key == KEY else OPENERS[key]
-
-
-def header_text(key: str, metadata: str, tensors: Mapping[str, TensorEntry]) -> bytes:
-    """The canonical header of a file with these metadata and tensors."""
-    listed = {
-        name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
-        for name, entry in in_file_order(tensors)
-    }
-    text = json.dumps({"__metadata__": {key: metadata}, **listed}, separators=(",", ":"), ensure_ascii=False).encode()
-    return text + b" " * (-len(text) % _ALIGNED)
 
 
 def in_file_order(tensors: Mapping[str, TensorEntry]) -> list[tuple[str, TensorEntry]]:

@@ -128,24 +128,20 @@ def read_memories(header: Header, iterations: Sequence[int] | None = None) -> li
 
 def memories_of(artifact: Artifact) -> list[Memory]:
     """The memories of a verified artifact, created from the verified bytes; raises InputError for NaN or infinity."""
-    memories = [_memory(artifact, iteration) for iteration in artifact.iterations]
-    for memory in memories:
-        if place := memory.not_finite():
+    header, memories = artifact.header, []
+    for iteration in artifact.iterations:
+        keys, values = (
+            tuple(_tensor(artifact, tensor_name(iteration, layer, part)) for layer in range(header.layers))
+            for part in ("keys", "values")
+        )
+        drift = tuple(header.metadata.drift[str(t)] for t in range(2, iteration + 1))
+        memories.append(Memory(keys, values, iteration, drift, provenance_of(header)))
+        if place := memories[-1].not_finite():
             raise InputError(
-                f"{artifact.header.path}: damaged: {place} of iteration {memory.iteration} hold NaN or "
-                "infinite values; run deepthink think again"
+                f"{header.path}: damaged: {place} of iteration {iteration} hold NaN or infinite values; run deepthink "
+                "think again"
             )
     return memories
-
-
-def _memory(artifact: Artifact, iteration: int) -> Memory:
-    header = artifact.header
-    keys, values = (
-        tuple(_tensor(artifact, tensor_name(iteration, layer, part)) for layer in range(header.layers))
-        for part in ("keys", "values")
-    )
-    drift = tuple(header.metadata.drift[str(t)] for t in range(2, iteration + 1))
-    return Memory(keys, values, iteration, drift, provenance_of(header))
 
 
 def _tensor(artifact: Artifact, name: str) -> torch.Tensor:

@@ -119,8 +119,11 @@ def read_demonstrations(
         label_separator = LABEL_SEPARATOR
     template = replace(template, label_separator=label_separator)
     allowed = distinct(labels, Problem.of("labels", None)) if labels else None
-    if label_separator is not None:
-        _check_several(label_separator, allowed)
+    if label_separator == "":
+        raise InputError.of("label_separator", label_separator, "is empty; give the text between labels, as in ;")
+    for label in allowed or ():
+        if label_separator is not None and label_separator in label:
+            raise InputError.of("label_separator", label_separator, f"is in the label {label!r}; use another one")
     words = LabelWords(source, template, allowed)
     examples = problems.each(lambda row: _example(words.read(row), template, allowed), rows)
     problems.raise_any()
@@ -293,15 +296,6 @@ def _seen(examples: Iterable[Example], template: Template) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for example in examples for label in template.labels_of(example.label)))
 
 
-def _check_several(separator: str, allowed: Sequence[str] | None) -> None:
-    """Raise InputError for an empty separator of labels, and for a label that holds the separator."""
-    if not separator:
-        raise InputError.of("label_separator", separator, "is empty; give the text between labels, as in ;")
-    for label in allowed or ():
-        if separator in label:
-            raise InputError.of("label_separator", separator, f"is in the label {label!r}; use another one")
-
-
 def _several_labels(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> tuple[str, ...]:
     """The labels of a row that may have several: a list, or a text with separators; a list may be `empty`.
 
@@ -337,22 +331,16 @@ def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> E
 
 
 def _query(row: Row, template: Template, labels: tuple[str, ...] | None, labelled: bool) -> Query:
-    """The row as a query; without candidates if `labels` is None."""
+    """The row as a query, with its true label if it is `labelled`; without candidates if `labels` is None."""
     problems = Problems()
-    text = problems.tried(_text, row, template)
-    answers = problems.tried(_answers, row, template, labels, labelled)
+    text, candidates, gold = problems.tried(_text, row, template), tuple[str, ...](), None
+    with problems.collected():
+        candidates = () if labels is None else _candidates(row) or labels
+        if not candidates and labels is not None:
+            raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
+        gold = _label(row, template, candidates, empty=True) if labelled else None
     problems.raise_any()
-    return Query(text, *answers, row.where, row.fields)
-
-
-def _answers(
-    row: Row, template: Template, labels: tuple[str, ...] | None, labelled: bool
-) -> tuple[tuple[str, ...], str | None]:
-    """The candidates of a row, and its true label if it is `labelled`."""
-    candidates = () if labels is None else _candidates(row) or labels
-    if not candidates and labels is not None:
-        raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
-    return candidates, _label(row, template, candidates, empty=True) if labelled else None
+    return Query(text, candidates, gold, row.where, row.fields)
 
 
 def _label(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> str:

@@ -99,13 +99,27 @@ def quiet_libraries(offline: bool = False) -> Iterator[None]:
         logger = getLogger("transformers")
         restored.callback(logger.setLevel, logger.level)
         logger.setLevel(CRITICAL)
-        _hide_progress_bars(restored)
+        # huggingface_hub comes last, because transformers changes its setting as well.
+        if (hub := sys.modules.get("huggingface_hub.utils")) and not hub.are_progress_bars_disabled():
+            restored.callback(hub.enable_progress_bars)
+            hub.disable_progress_bars()
+        for name in ("transformers.utils.logging", "datasets.utils"):
+            if (library := sys.modules.get(name)) and library.is_progress_bar_enabled():
+                restored.callback(library.enable_progress_bar)
+                library.disable_progress_bar()
+        # Has a progress bar of its own, which no setting hides.
+        if library := sys.modules.get("transformers.modeling_gguf_pytorch_utils"):
+            restored.callback(setattr, library, "tqdm", library.tqdm)
+            library.tqdm = partial(library.tqdm, disable=True)  # type: ignore[attr-defined]
         # Otherwise transformers looks for a converted copy of a pickled checkpoint on the hub, in a thread.
         if (name := "DISABLE_SAFETENSORS_CONVERSION") not in os.environ:
             os.environ[name] = "1"
             restored.callback(os.environ.pop, name, None)
-        if offline:
-            _disconnect(restored)
+        # The effect of HF_HUB_OFFLINE, which the libraries read only when they are imported.
+        for name in ("huggingface_hub.constants", "datasets.config") if offline else ():
+            if library := sys.modules.get(name):
+                restored.callback(setattr, library, "HF_HUB_OFFLINE", library.HF_HUB_OFFLINE)
+                library.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
         yield
 
 
@@ -125,29 +139,6 @@ def without_collection() -> Iterator[None]:
             gc.freeze()
             gc.unfreeze()  # all objects are now in the oldest generation; `gc.collect` would look at each of them
             gc.enable()
-
-
-def _hide_progress_bars(restored: ExitStack) -> None:
-    # huggingface_hub comes last, because transformers changes its setting as well.
-    if (hub := sys.modules.get("huggingface_hub.utils")) and not hub.are_progress_bars_disabled():
-        restored.callback(hub.enable_progress_bars)
-        hub.disable_progress_bars()
-    for name in ("transformers.utils.logging", "datasets.utils"):
-        if (library := sys.modules.get(name)) and library.is_progress_bar_enabled():
-            restored.callback(library.enable_progress_bar)
-            library.disable_progress_bar()
-    # Has a progress bar of its own, which no setting hides.
-    if library := sys.modules.get("transformers.modeling_gguf_pytorch_utils"):
-        restored.callback(setattr, library, "tqdm", library.tqdm)
-        library.tqdm = partial(library.tqdm, disable=True)  # type: ignore[attr-defined]
-
-
-def _disconnect(restored: ExitStack) -> None:
-    """Apply the effect of HF_HUB_OFFLINE, which the libraries read only when they are imported."""
-    for module, name in (("huggingface_hub.constants", "HF_HUB_OFFLINE"), ("datasets.config", "HF_HUB_OFFLINE")):
-        if library := sys.modules.get(module):
-            restored.callback(setattr, library, name, getattr(library, name))
-            setattr(library, name, True)
 
 
 def check_installed(named: Problem, extra: str, *packages: str) -> None:

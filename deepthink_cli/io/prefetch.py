@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -31,8 +31,10 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
         while (item := prepared.popleft().result()) is not _END:
             prepared.append(executor.submit(next, items, _END))
             yield item
-    finally:
-        _stop(executor, prepared)
+    finally:  # drop the queued items, and wait a moment for the current one
+        executor.shutdown(wait=False, cancel_futures=True)
+        if not wait([future for future in prepared if not future.cancelled()], _PATIENCE).not_done:
+            executor.shutdown()
 
 
 def chunks(items: Iterator[T], size: int, flush: bool = False) -> Iterator[list[T]]:
@@ -78,10 +80,3 @@ def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
 def still_working(names: str = _NAME) -> bool:
     """Whether a thread whose name begins with `names` is at work; an exit waits for it, or ends it in native code."""
     return any(thread.name.startswith(names) for thread in threading.enumerate())
-
-
-def _stop(executor: ThreadPoolExecutor, futures: Iterable[Future[Any]]) -> None:
-    """Drop the queued items, and wait a moment for the current one."""
-    executor.shutdown(wait=False, cancel_futures=True)
-    if not wait([future for future in futures if not future.cancelled()], _PATIENCE).not_done:
-        executor.shutdown()

@@ -51,48 +51,29 @@ _UNSUPPORTED = {
 
 def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
     """Raise InputError for an unsupported architecture, with its name."""
+    from transformers import AutoModelForCausalLM
+
     name = (config.architectures or [config.model_type])[0]
     subject = f"{name} ({config.model_type})"
     if reason := _UNSUPPORTED.get(config.model_type):
         raise InputError(f"{subject} {reason}, which a memory cannot reproduce; choose another model")
-    _refuse_layers(subject, text)
+    if others := _layer_kinds(text) - _ATTENTION_LAYERS:
+        kind = min(others, key=lambda kind: (kind not in _OTHER_LAYERS, kind))
+        reason = _OTHER_LAYERS.get(kind, "keep no keys and values: Deep-Thinking is undefined there")
+        raise InputError(
+            f"{subject} has {kind} layers, which {reason}; choose a model with full or sliding attention only"
+        )
     # A decoder loaded alone sets is_encoder_decoder to False; the default of its configuration class is still True.
     if config.is_encoder_decoder or getattr(type(config), "is_encoder_decoder", False):
         raise InputError(
             f"{config.model_type} is not a causal language model: {name} is an encoder-decoder or the decoder of one, "
             "trained to attend to its encoder's output; choose a decoder-only model"
         )
-    _refuse_encoder(subject, text)
-    _refuse_without_past(subject, config, text)
-
-
-def _layer_kinds(text: Any) -> set[str]:
-    """The kinds of layers that a configuration names; empty if all layers are of one unnamed kind."""
-    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
-    return {str(kind) for kind in kinds}
-
-
-def _refuse_layers(subject: str, text: Any) -> None:
-    others = _layer_kinds(text) - _ATTENTION_LAYERS
-    if others:
-        kind = min(others, key=lambda kind: (kind not in _OTHER_LAYERS, kind))
-        reason = _OTHER_LAYERS.get(kind, "keep no keys and values: Deep-Thinking is undefined there")
-        raise InputError(
-            f"{subject} has {kind} layers, which {reason}; choose a model with full or sliding attention only"
-        )
-
-
-def _refuse_encoder(subject: str, text: Any) -> None:
     # With another value of the field, tokens within images alone attend to later ones.
     if text.model_type in _ENCODERS or getattr(text, "use_bidirectional_attention", None) in (True, "all"):
         raise InputError(
             f"{subject} is an encoder: each token also attends to later tokens; choose a causal language model"
         )
-
-
-def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> None:
-    from transformers import AutoModelForCausalLM
-
     classes: Any = AutoModelForCausalLM._model_mapping
     network = classes.get(type(config), None) or classes.get(type(text), None)
     if network is None:  # the model brings its own code
@@ -108,6 +89,12 @@ def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> N
             f"{subject} takes no keys and values of earlier tokens: Deep-Thinking is undefined there; "
             "choose a model that takes them"
         )
+
+
+def _layer_kinds(text: Any) -> set[str]:
+    """The kinds of layers that a configuration names; empty if all layers are of one unnamed kind."""
+    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
+    return {str(kind) for kind in kinds}
 
 
 def cache_argument(forward: Callable[..., Any]) -> str | None:

@@ -57,7 +57,11 @@ def weights_sha256(files: Sequence[Path]) -> str:
     cached = read_cached(f"weights/{state}")
     if cached is not None and re.fullmatch("[0-9a-f]{64}", cached):
         return cached
-    digest = _hashed(files)
+    parts = [part for file in files for part in _parts(file)]
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # hashlib releases the GIL
+        contents = zip(parts, pool.map(_content_sha256, parts), strict=True)
+        lines = [canonical_json([part.name, part.described, content]) for part, content in contents]
+    digest = hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogatepass")).hexdigest()
     if resting and state_sha256(files) == state:  # otherwise the files may have changed while they were read
         write_cached(f"weights/{state}", digest)
     return digest
@@ -86,16 +90,6 @@ def _tensors(file: Path) -> list[Stored]:
         described = canonical_json([entry["dtype"], entry["shape"]])
         tensors.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
     return tensors
-
-
-def _hashed(files: Sequence[Path]) -> str:
-    parts = [part for file in files for part in _parts(file)]
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # hashlib releases the GIL
-        digests = pool.map(_content_sha256, parts)
-        lines = [
-            canonical_json([part.name, part.described, digest]) for part, digest in zip(parts, digests, strict=True)
-        ]
-    return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogatepass")).hexdigest()
 
 
 def _parts(file: Path) -> list[Stored]:

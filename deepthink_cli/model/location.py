@@ -60,7 +60,11 @@ def _located(options: ModelOptions) -> Location:
     if model == POCKET:
         return Location(POCKET, str(importlib.resources.files("deepthink_cli") / POCKET))
     if path.is_dir():
-        return _directory(path, named)
+        if not any((path / name).is_file() for name in ("config.json", ADAPTER)):
+            files = ", ".join(map(str, sorted(path.glob(f"*{SUFFIX}"))))
+            hint = f"name a file: {files}" if files else "name a directory written by save_pretrained"
+            raise InputError(named.because(f"no config.json in this directory; {hint}"))
+        return Location(str(path.resolve()), str(path.resolve()))
     if is_file and not path.is_file():
         raise InputError(named.because("no such file; check the path, or name a file of the hub, as in ID/FILE.gguf"))
     if is_file:
@@ -71,14 +75,6 @@ def _located(options: ModelOptions) -> Location:
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
         raise InputError(named.because("no such model directory; check the path, or give a hub id such as gpt2"))
     return Location(model, model, options.gguf)
-
-
-def _directory(path: Path, named: Problem) -> Location:
-    if not any((path / name).is_file() for name in ("config.json", ADAPTER)):
-        files = ", ".join(map(str, sorted(path.glob(f"*{SUFFIX}"))))
-        hint = f"name a file: {files}" if files else "name a directory written by save_pretrained"
-        raise InputError(named.because(f"no config.json in this directory; {hint}"))
-    return Location(str(path.resolve()), str(path.resolve()))
 
 
 def _check_file(found: Location, options: ModelOptions) -> None:

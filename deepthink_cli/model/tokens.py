@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -144,7 +144,19 @@ def query_tokenizer(
     """
     written, ended = (str, None) if scoring is None else (scoring.written, scoring.ended)
     if isinstance(prompt, TokenizedDemonstrations) and prompt.chat is not None:
-        return _after_turns(Conversation(tokenizer, prompt, prompt.chat), prompt, written, ended)
+        conversation = Conversation(tokenizer, prompt, prompt.chat)
+        if conversation.token_ids != prompt.token_ids:
+            raise InputError(
+                "the chat template writes the demonstrations in another way than when this memory was made; "
+                "run deepthink think again"
+            )
+
+        def after() -> AfterLabel:
+            text = conversation.after_reply()
+            return AfterLabel(text, conversation.ids([text])[0], conversation.ids)
+
+        of_turns = partial(conversation.texts, written=written)
+        return QueryTokenizer(of_turns, conversation.ids, conversation.added, ended and ended(after))
     template, word = (prompt, str) if isinstance(prompt, Template) else (prompt.template, prompt.word)
     between = end_of_demonstrations(tokenizer, prompt)
 
@@ -152,39 +164,12 @@ def query_tokenizer(
         start = template.query(query.text, written)
         return start, [start + word(candidate) for candidate in query.candidates]
 
-    def ids(texts: Sequence[str]) -> list[list[int]]:
-        return between.after(tokenizer, texts)
-
+    ids = partial(between.after, tokenizer)
     return QueryTokenizer(
         texts,
         ids,
         ended=ended and ended(lambda: after_label(tokenizer, template, ids)),
         after_cut=cache(lambda: len(template.introduction) - cut_in(tokenizer, template.introduction)),
-    )
-
-
-def _after_turns(
-    conversation: Conversation,
-    demonstrations: TokenizedDemonstrations,
-    written: Callable[[str], str],
-    ended: Callable[[Callable[[], AfterLabel]], Ended | None] | None,
-) -> QueryTokenizer:
-    """The tokenisation of queries that are turns of a conversation."""
-    if conversation.token_ids != demonstrations.token_ids:
-        raise InputError(
-            "the chat template writes the demonstrations in another way than when this memory was made; "
-            "run deepthink think again"
-        )
-
-    def after() -> AfterLabel:
-        text = conversation.after_reply()
-        return AfterLabel(text, conversation.ids([text])[0], conversation.ids)
-
-    return QueryTokenizer(
-        lambda query: conversation.texts(query, written),
-        conversation.ids,
-        conversation.added,
-        ended and ended(after),
     )
 
 

@@ -16,8 +16,7 @@ from deepthink_cli import load_model, score
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import over_memory
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.hooks import fused_activations
-from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.packed import PackedEngine, fused_activations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Detail, Note
 
