@@ -92,6 +92,7 @@ def gate_values(rule: UpdateRule) -> dict[str, Any]:
 
 
 GATE = "gate"
+_adapter = cache(TypeAdapter)
 
 
 def _check(name: str, rule: Any) -> type[Any]:
@@ -135,11 +136,6 @@ def rule_of(name: str, values: Mapping[str, Any]) -> UpdateRule:
         first = error.errors()[0]
         raise InputError(f"update rule {name!r}: {place(first)}: {reason(first)}") from error
     return rule
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def parse_rule(text: str, gate: Gate) -> UpdateRule:

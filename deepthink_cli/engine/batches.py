@@ -238,9 +238,9 @@ class BatchedEngine(Engine):
     def rows_of(number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
         """The rows that must run to score query `number`."""
 
-    @abstractmethod
     def joined(self, past: Past) -> Past:
-        """The past in the form that `layout` expects."""
+        """The past in the form that `layout` expects; by default unchanged."""
+        return past
 
     @abstractmethod
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:

@@ -35,17 +35,44 @@ class Attention:
     ) -> tuple[Tensor, Tensor]:
         """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that returns both."""
         plain, device = self.softcap is None and key_RGLD.shape[-1] == value_RGLD.shape[-1], query_RHTD.device.type
-        kernel = kernel_of(device) if plain else None
-        if kernel is None or key_RGLD.shape[2] == 0:
-            return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, self.scale, self.softcap)
-        if device == "cpu":
+        kernel = kernel_of(device) if plain and key_RGLD.shape[2] else None
+        if kernel is not None and device == "cpu":
             out_RHTD, lse_RHT = kernel(
                 query_RHTD, key_RGLD, value_RGLD, 0.0, causal, attn_mask=mask_R1TL, scale=self.scale
             )
             return out_RHTD, lse_RHT
-        if mask_R1TL is None and query_RHTD.shape[-1] % 8 == 0:
-            return _by_efficient_kernel(kernel, query_RHTD, key_RGLD, value_RGLD, causal, self.scale)
-        return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, self.scale, self.softcap)
+        if kernel is not None and mask_R1TL is None and query_RHTD.shape[-1] % 8 == 0:
+            return self.by_efficient_kernel(kernel, query_RHTD, key_RGLD, value_RGLD, causal)
+        return self.by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal)
+
+    def by_efficient_kernel(
+        self, kernel: Callable[..., Any], query_RHTD: Tensor, key_RGLD: Tensor, value_RGLD: Tensor, causal: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The result of a CUDA kernel."""
+        if causal:  # grouped heads cannot be folded into one causal sequence
+            repeats = query_RHTD.shape[1] // key_RGLD.shape[1]
+            key_RGLD, value_RGLD = (tensor.repeat_interleave(repeats, 1) for tensor in (key_RGLD, value_RGLD))
+        folded_RGFD = _folded(query_RHTD, key_RGLD.shape[1])
+        out_RGFD, lse_RGF = kernel(folded_RGFD, key_RGLD, value_RGLD, None, True, 0.0, causal, scale=self.scale)[:2]
+        # The kernel pads the log-sum-exp to a multiple of its tile.
+        return out_RGFD.reshape_as(query_RHTD), lse_RGF[..., : folded_RGFD.shape[2]].reshape(query_RHTD.shape[:3])
+
+    def by_products(
+        self, query_RHTD: Tensor, key_RGLD: Tensor, value_RGLD: Tensor, mask_R1TL: Tensor | None, causal: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The result of matrix products, which hold all scores in memory."""
+        scores_RHTL = (_folded(query_RHTD, key_RGLD.shape[1]) @ key_RGLD.transpose(2, 3)).float() * self.scale
+        scores_RHTL = scores_RHTL.view(*query_RHTD.shape[:3], key_RGLD.shape[2])
+        if self.softcap is not None:
+            scores_RHTL = torch.tanh(scores_RHTL / self.softcap) * self.softcap
+        if causal:
+            mask_R1TL = torch.full(scores_RHTL.shape[2:], -torch.inf, device=scores_RHTL.device).triu(1)
+        if mask_R1TL is not None:
+            scores_RHTL = scores_RHTL + mask_R1TL
+        lse_RHT = scores_RHTL.logsumexp(-1)
+        weights_RHTL = (scores_RHTL - lse_RHT[..., None]).exp().to(value_RGLD.dtype)
+        out_RGFD = _folded(weights_RHTL, key_RGLD.shape[1]) @ value_RGLD
+        return out_RGFD.view(*query_RHTD.shape[:3], value_RGLD.shape[3]), lse_RHT
 
 
 def kernel_of(device: str) -> Callable[..., Any] | None:
@@ -55,43 +82,6 @@ def kernel_of(device: str) -> Callable[..., Any] | None:
     them is slower but works.
     """
     return getattr(torch.ops.aten, _KERNELS.get(device, ""), None)
-
-
-def _by_efficient_kernel(
-    kernel: Callable[..., Any], query_RHTD: Tensor, key_RGLD: Tensor, value_RGLD: Tensor, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    if causal:  # grouped heads cannot be folded into one causal sequence
-        key_RGLD, value_RGLD = (
-            tensor.repeat_interleave(query_RHTD.shape[1] // key_RGLD.shape[1], 1) for tensor in (key_RGLD, value_RGLD)
-        )
-    folded_RGFD = _folded(query_RHTD, key_RGLD.shape[1])
-    out_RGFD, lse_RGF = kernel(folded_RGFD, key_RGLD, value_RGLD, None, True, 0.0, causal, scale=scale)[:2]
-    # The kernel pads the log-sum-exp to a multiple of its tile.
-    return out_RGFD.reshape_as(query_RHTD), lse_RGF[..., : folded_RGFD.shape[2]].reshape(query_RHTD.shape[:3])
-
-
-def _by_products(
-    query_RHTD: Tensor,
-    key_RGLD: Tensor,
-    value_RGLD: Tensor,
-    mask_R1TL: Tensor | None,
-    causal: bool,
-    scale: float,
-    softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    scores_RHTL = (_folded(query_RHTD, key_RGLD.shape[1]) @ key_RGLD.transpose(2, 3)).float() * scale
-    scores_RHTL = scores_RHTL.view(*query_RHTD.shape[:3], key_RGLD.shape[2])
-    if softcap is not None:
-        scores_RHTL = torch.tanh(scores_RHTL / softcap) * softcap
-    if causal:
-        mask_R1TL = torch.full(scores_RHTL.shape[2:], -torch.inf, device=scores_RHTL.device).triu(1)
-    if mask_R1TL is not None:
-        scores_RHTL = scores_RHTL + mask_R1TL
-    lse_RHT = scores_RHTL.logsumexp(-1)
-    weights_RHTL = (scores_RHTL - lse_RHT[..., None]).exp().to(value_RGLD.dtype)
-    return (_folded(weights_RHTL, key_RGLD.shape[1]) @ value_RGLD).view(
-        *query_RHTD.shape[:3], value_RGLD.shape[3]
-    ), lse_RHT
 
 
 def _folded(tensor: Tensor, groups: int) -> Tensor:

@@ -128,7 +128,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # reported below as an event
         engine = load_model(spec)
-    if spec.has_pickled_weights():
+    if any(file.suffix not in (".safetensors", ".gguf") for file in spec.local_weights()):
         tell(
             Note(
                 f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster"

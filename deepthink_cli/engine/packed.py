@@ -124,10 +124,6 @@ class PackedEngine(BatchedEngine):
             )
         return requested.summed(log_probabilities_N)
 
-    def joined(self, past: Past) -> Past:
-        """The past unchanged: attention concatenates its parts."""
-        return past
-
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many tokens as the memory for their attention scores allows, in any number of rows."""
         return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED

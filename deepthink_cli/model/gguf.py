@@ -32,9 +32,10 @@ class GgufHeader:
 
 
 def read_header(file: Path, named: Problem) -> GgufHeader:
-    """Read the header of a GGUF file, and check that every tensor lies within the file.
+    """Read the header of a GGUF file, and check that every tensor lies within the file and can be dequantized.
 
-    Raises InputError, which begins with `named`, for another file or a damaged one.
+    Raises InputError, which begins with `named`, for another file or a damaged one, and for a file that is not a whole
+    causal language model with its tokenizer.
     """
     import gguf
 
@@ -49,7 +50,10 @@ def read_header(file: Path, named: Problem) -> GgufHeader:
         raise InputError(named.because(f"cannot be read: {error.strerror or error}; give a readable file")) from error
     except (ValueError, LookupError, ArithmeticError, TypeError) as error:
         raise InputError(named.because("truncated or damaged; download it again")) from error
-    return GgufHeader(metadata, {tensor.name: tensor.tensor_type for tensor in reader.tensors})
+    header = GgufHeader(metadata, {tensor.name: tensor.tensor_type for tensor in reader.tensors})
+    _refuse_other_kinds(header, named)
+    _check_types(header, named)
+    return header
 
 
 def _value(field: Any) -> Any:
@@ -60,7 +64,7 @@ def _value(field: Any) -> Any:
     return len(field.data) if texts else field.contents()
 
 
-def check_types(header: GgufHeader, named: Problem) -> None:
+def _check_types(header: GgufHeader, named: Problem) -> None:
     """Raise InputError unless the `gguf` package can dequantize every tensor's type."""
     import numpy
     from gguf import GGML_QUANT_SIZES, dequantize
@@ -83,7 +87,7 @@ _GPT2_SPLITS = {"gpt-2", "jais", "mpt", "olmo", "phi-2"}
 _SHOWN = 3  # tensors that a message names
 
 
-def refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
+def _refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
     """Raise InputError for a file that is not a whole causal language model with its tokenizer."""
     metadata, kind = header.metadata, header.metadata.get("general.type", "model")
     if kind != "model":

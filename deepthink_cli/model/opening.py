@@ -22,7 +22,7 @@ from deepthink_cli.io.hub import (
 )
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
-from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
+from deepthink_cli.model.gguf import GgufHeader, ignored_parts, read_header
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.loading import read_once
 from deepthink_cli.model.location import ADAPTER, SUFFIX, Location, downloaded, locate
@@ -56,12 +56,12 @@ def open_model(options: ModelOptions) -> ModelSpec:
         with library_errors(Problem.of("model", name), _way_out(options, found)), _hub(options, found):
             found = downloaded(found, options)
             _refuse_adapter(found, options)
-            source, header = found.source, _header(found)
-            if header is not None:
-                arguments |= {"gguf_file": str(found.file)}
-            if header is None:
+            source, header = found.source, None
+            if found.gguf is None:
                 _check_layers(name, PretrainedConfig.get_config_dict(source, **arguments)[0])
             else:
+                header = read_header(found.file, Problem.of("model", name))
+                arguments |= {"gguf_file": str(found.file)}
                 _check_layers(name, {"block_count": header.value("block_count")})
             config: PretrainedConfig = AutoConfig.from_pretrained(source, **arguments)
             limits, digest = limits_of(config), config_sha256(config)
@@ -107,16 +107,6 @@ def _refuse_adapter(found: Location, options: ModelOptions) -> None:
     if held:
         reason = "holds an adapter; merge it into its model first (peft: merge_and_unload, save_pretrained)"
         raise InputError.of("model", options.model, reason)
-
-
-def _header(found: Location) -> GgufHeader | None:
-    """The checked header of a location's GGUF file, if it has one."""
-    if found.gguf is None:
-        return None
-    header = read_header(found.file, named := Problem.of("model", found.id))
-    refuse_other_kinds(header, named)
-    check_types(header, named)
-    return header
 
 
 def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:

@@ -75,10 +75,6 @@ class ModelSpec:
         """The weight files on this machine; empty before a download. Raises as `weight_files` does."""
         return weight_files(self.source, self.revision, self.config, self.gguf)
 
-    def has_pickled_weights(self) -> bool:
-        """Whether the weights on this machine are pickled, and so must be read by torch's safe loader."""
-        return any(file.suffix not in (".safetensors", ".gguf") for file in self.local_weights())
-
     def identify(self) -> ModelIdentity:
         """The identity that memories of this model record.
 

@@ -67,8 +67,8 @@ def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool) ->
         return out, torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=torch.nan), None, None
 
     query, key, value = torch.randn(2, 6, 7, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
-    by_kernel = kernels._by_efficient_kernel(kernel, query, key, value, causal, 0.3)
-    expected = kernels._by_products(query, key, value, None, causal, 0.3, None)
+    by_kernel = kernels.Attention(0.3).by_efficient_kernel(kernel, query, key, value, causal)
+    expected = kernels.Attention(0.3).by_products(query, key, value, None, causal)
     for actual, right in zip(by_kernel, expected, strict=True):
         torch.testing.assert_close(actual, right)
 
