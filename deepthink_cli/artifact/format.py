@@ -121,7 +121,9 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
                 entry = header.tensors[name]
                 buffer = bytearray(entry.end - entry.begin)
                 file.seek(header.start + entry.begin)
-                _fill(file.readinto, memoryview(buffer))
+                view = memoryview(buffer)
+                while len(view) and (count := file.readinto(view)):  # one call reads at most 2 GiB
+                    view = view[count:]
                 if name in wanted:
                     kept[name] = buffer
                 return buffer
@@ -168,12 +170,6 @@ def summary(header: Header) -> dict[str, Any]:
     fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
     shape = {part: list(header.shape(0, part)) for part in PARTS}
     return {"file": header.path, "bytes": header.size, "layers": header.layers, "shape": shape, **fields}
-
-
-def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> None:
-    """Read until the buffer is full or the file ends: one call reads at most 2 GiB."""
-    while len(buffer) and (count := readinto(buffer)):
-        buffer = buffer[count:]
 
 
 def _check_layout(header: Header) -> None:

@@ -116,16 +116,6 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
         raise load_failure(spec.id, error) from error
     finally:
         _last.clear()
-    _check_complete(spec, report)
-    if "device_map" not in arguments:
-        network = network.to(spec.device)  # type: ignore[arg-type]
-    network.requires_grad_(False)
-    network.train(False)
-    return network
-
-
-def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
-    """Raise DeepThinkError if the report of transformers names weights that are missing or have another shape."""
     hint = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
     if report["mismatched_keys"]:
         name, stored, needed = min(report["mismatched_keys"])
@@ -138,6 +128,11 @@ def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
         raise DeepThinkError.of("model", spec.id, f"{len(missing)} weights are missing, such as {missing[0]}; {hint}")
+    if "device_map" not in arguments:
+        network = network.to(spec.device)  # type: ignore[arg-type]
+    network.requires_grad_(False)
+    network.train(False)
+    return network
 
 
 def _arguments(spec: ModelSpec) -> dict[str, Any]:
