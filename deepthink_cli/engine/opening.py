@@ -86,8 +86,8 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
         if (kind := engine_class(name)) not in (None, PackedEngine):
             if verdict is None:
                 check_padded(model)
-            named_by_user: Engine = kind(model)
-            return named_by_user
+            chosen: Engine = kind(model)
+            return chosen
         if verdict is None:
             verdict = try_packed(model)
             keep(model, verdict)

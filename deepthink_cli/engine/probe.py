@@ -224,9 +224,10 @@ def found_before(model: LanguageModel) -> Verdict | None:
     """The verdict of an earlier start; None if there is none, or if its file is damaged."""
     text = None if (name := _name(model)) is None else read_cached(name)
     try:
-        return None if text is None else _VERDICT.validate_json(text)
+        found = _VERDICT.validate_json(text or "")
     except ValidationError:
         return None
+    return None if found.head is None else found
 
 
 def keep(model: LanguageModel, verdict: Verdict) -> None:

@@ -120,7 +120,7 @@ def test_other_code_of_the_engines_is_probed_again(
     assert len(probed) == 2
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"verdict": {}}', "é"])
+@pytest.mark.parametrize("damage", ["", "{", "{}", "[]", '{"verdict": {}}', "é"])
 def test_a_damaged_entry_is_made_again(damage: str, models: Models, probed: list[str], tmp_path: Path) -> None:
     load_model(str(models("llama")))
     (entry,) = kept(tmp_path)
