@@ -161,12 +161,18 @@ def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
             raise _foreign(source, "not a safetensors file")
         text = file.read(length)
     try:
-        raw = json.loads(text)
+        raw = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise _foreign(source, "not a safetensors file") from error
     if not isinstance(raw, dict):
         raise _foreign(source, "not a safetensors file")
     return raw, text, size
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key is duplicated")
+    return dict(pairs)
 
 
 def _foreign(path: object, reason: str) -> InputError:

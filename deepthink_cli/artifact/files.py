@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from deepthink_cli.artifact.container import KEY, MAX_HEADER
 from deepthink_cli.artifact.format import (
@@ -31,12 +32,12 @@ from deepthink_cli.artifact.metadata import (
     rule_fields,
     versions,
 )
-from deepthink_cli.artifact.quantization import Codes, check_codes, dequantized
 from deepthink_cli.corrections import Calibrated, Thresholds
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
+from deepthink_cli.provenance import Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
@@ -155,6 +156,47 @@ def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
     except InputError as error:
         raise InputError(f"{artifact.header.path}: damaged: {error}; quantize again") from error
     return dequantized(codes, name.rpartition(".")[2], length, form)
+
+
+AXES = {"keys": 1, "values": 2}  # axes of (heads, L, size) along which groups lie
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A quantized tensor (heads, L, size): number = low + scale * code.
+
+    `codes` is uint8 (heads, L, size). At 4 bits it is (heads, ceil(L / 2), size): tokens 2i and 2i + 1 are the low and
+    the high half of a byte, and the last high half is 0 if L is odd. `low` and `scale` are bfloat16, with the range of
+    float32 in half the bytes: (heads, groups, size) for keys, (heads, L, groups) for values.
+    """
+
+    codes: Tensor
+    low: Tensor
+    scale: Tensor
+
+
+def dequantized(stored: Codes, part: str, length: int, form: Quantized) -> Tensor:
+    """The float32 tensor (heads, L, size) of codes, L = `length`; computed in float64, then rounded."""
+    codes = stored.codes
+    if form.bits == 4:  # both halves of every byte: (heads, 2 * ceil(L / 2), size)
+        codes = torch.stack((codes & 15, codes >> 4), dim=2).flatten(1, 2)[:, :length]
+    low, scale = (spread(each, codes, AXES[part], form).double() for each in (stored.low, stored.scale))
+    return (low + scale * codes).float()
+
+
+def check_codes(stored: Codes, length: int, form: Quantized, name: str) -> None:
+    """Raise InputError for scales that are not finite and positive, and for codes of tokens after the last one."""
+    if not (stored.scale.isfinite().all() and (stored.scale > 0).all()):
+        raise InputError(f"{name}.scale has values that are not finite and positive")
+    if not stored.low.isfinite().all():
+        raise InputError(f"{name}.low has values that are not finite")
+    if form.bits == 4 and length % 2 and (stored.codes[:, -1] >> 4).any():
+        raise InputError(f"{name} has codes for more than {length} tokens")
+
+
+def spread(ranges: Tensor, like: Tensor, axis: int, form: Quantized) -> Tensor:
+    """Repeat every group's value for each of its numbers: (heads, L, size)."""
+    return ranges.index_select(axis, torch.arange(like.shape[axis]) // form.group)
 
 
 def _stored(artifact: Artifact, name: str) -> torch.Tensor:

@@ -93,7 +93,7 @@ def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: Captured) -
     tokenizer.save_pretrained(tmp_path)
     capsys.readouterr()
     assert run(["doctor", "-m", str(tmp_path)]) == 2
-    assert re.search("DbrxForCausalLM cannot read a token .*choose a model", capsys.readouterr().err)
+    assert re.search("DbrxForCausalLM cannot read a token: .*choose a model", capsys.readouterr().err)
 
 
 def test_layers_that_keep_nothing_known_are_refused() -> None:
