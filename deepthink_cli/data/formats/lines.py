@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from functools import partial
+from typing import IO, AnyStr, BinaryIO
 
 from deepthink_cli.data.source import Row, RowSource, check_path, opened
 from deepthink_cli.data.template import Template
@@ -21,7 +22,7 @@ def numbered_lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, bytes]]:
     Raises InputError for a line of more than `MAX_ROW` bytes.
     """
     # The bytes are split at \n, never with str.splitlines, which also breaks inside a row at U+2028 and U+0085.
-    for number, line in enumerate(iter(lambda: stream.readline(MAX_ROW + 1), b""), start=1):
+    for number, line in enumerate(iter(partial(bounded_line, stream), b""), start=1):
         check_length(len(line), f"{name}:{number}")
         content = line.removeprefix(BOM) if number == 1 else line
         if content.strip():
@@ -57,6 +58,11 @@ def shortened(text: str) -> str:
     """The beginning of a text, as one line."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else line[:57] + "..."
+
+
+def bounded_line(stream: IO[AnyStr]) -> AnyStr:
+    """The next line; a line that is too long is cut to the length that `check_length` refuses."""
+    return stream.readline(MAX_ROW + 1)
 
 
 def check_length(length: int, where: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 from threading import Lock
 
-from deepthink_cli.data.formats.lines import MAX_ROW, check_decoded, check_length
+from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length
 from deepthink_cli.data.source import Row, RowSource, opened
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note
@@ -96,7 +96,7 @@ class _Lines(Iterator[str]):
         self.size = 0
 
     def __next__(self) -> str:
-        line = self.text.readline(MAX_ROW + 1)
+        line = bounded_line(self.text)
         if not line:
             raise StopIteration
         self.number, self.size = self.number + 1, self.size + len(line)
