@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.record import RECORDS
-from deepthink_cli.report.style import LEGEND
+from deepthink_cli.report.figures import LEGEND
 
 from .evidence.compared import OF_HEAD, PAPER, Compared, lines
 from .evidence.load import TASK_NAMES, Line, in_order, read_evidence

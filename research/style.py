@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from deepthink_cli.plugins.plots.figures import save
-from deepthink_cli.report.style import COLOURS, COLUMN, GREY
+from deepthink_cli.report.figures import COLOURS, COLUMN, GREY
 
 DPI = 200
 DEEPTHINK, OFFICIAL, HARNESS = COLOURS[5], COLOURS[4], GREY  # programs

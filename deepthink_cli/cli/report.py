@@ -25,7 +25,7 @@ from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:
-    from deepthink_cli.report.formats import Page
+    from deepthink_cli.report.page import Page
 
 TEXT_WIDTH = 80
 

@@ -13,11 +13,25 @@ from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import COMPARED, Arm, title, varying
 from deepthink_cli.report.cells import PUBLISHED, texts, values
 from deepthink_cli.report.footnotes import footnotes, shortcomings
-from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.tables import TableRow, summarize
 
 DETAILS = ("p", "McNemar", "oracle")  # columns that a brief page leaves out
+
+
+@dataclass(frozen=True)
+class Page:
+    """Tables with the same columns, each with a heading (empty for a single table), a legend and footnotes.
+
+    `source` names the runs.
+    """
+
+    source: str
+    title: str
+    columns: Sequence[str]
+    sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
+    legend: Sequence[str]
+    footnotes: Sequence[str]
 
 
 @dataclass(frozen=True)

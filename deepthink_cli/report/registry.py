@@ -1,19 +1,24 @@
-"""The formats of a report by name, as `report --output-format` takes them."""
+"""The formats of a report by name, as `report --output-format` takes them.
+
+Libraries do not escape all of Markdown: tabulate 0.10 and pytablewriter 1.2 leave `*`, `_` and `<` as they are;
+great_tables 1.1 writes no Markdown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from deepthink_cli.io.text import json_line
+from deepthink_cli.io.text import json_line, markdown_text, printable
 from deepthink_cli.registry import Registry, instance_of, loaded
-from deepthink_cli.report.formats import comma_separated, markdown
 
 if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults
-    from deepthink_cli.report.page import Report
+    from deepthink_cli.report.page import Page, Report
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +65,46 @@ class Format:
     def __call__(self, reported: Reported, output: Any) -> Sequence[str]:
         """Write the report; raises as `write` does."""
         return loaded(self.write)(reported, output) or ()
+
+
+def markdown(page: Page) -> str:
+    """A table for each section, with aligned columns: the first to the left, the others to the right."""
+    blocks = [f"**{markdown_text(page.title)}** ({markdown_text(page.source)})"]
+    cells = [[markdown_text(cell) for cell in row] for _, rows in page.sections for row in rows]
+    names = [markdown_text(name) for name in page.columns]
+    widths = [max(3, *map(len, column)) for column in zip(names, *cells, strict=True)]
+    rule = [("-" * (width - 1) + ":" if place else "-" * width) for place, width in enumerate(widths)]
+    for heading, rows in page.sections:
+        if heading:
+            blocks.append(f"*{markdown_text(heading)}*")
+        escaped = [[markdown_text(cell) for cell in row] for row in rows]
+        blocks.append("\n".join(_aligned(row, widths) for row in (names, rule, *escaped)))
+    blocks += [markdown_text(line) for line in page.legend]
+    if page.footnotes:
+        blocks.append("\n".join(f"- {markdown_text(line)}" for line in page.footnotes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """CSV with a header; an absent value is an empty field."""
+    text = io.StringIO()
+    names = dict.fromkeys(name for row in rows for name in row)
+    out = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
+    out.writeheader()
+    out.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if place else cell.ljust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return f"| {' | '.join(padded)} |"
+
+
+def _plain(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
 
 
 def _markdown(reported: Reported, file: TextIO) -> None:

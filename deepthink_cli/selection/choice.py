@@ -19,10 +19,9 @@ from deepthink_cli.io.cache import Store
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.provenance import Selected
 from deepthink_cli.registry import loaded
-from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
-from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.selection.registry import Choice, Pool, SelectionMethod, selection_method
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from deepthink_cli.scoring.softmax import softmax
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from deepthink_cli.selection.base import Floats, States
+    from deepthink_cli.selection.registry import Floats, States
 
     Arrays = Mapping[str, NDArray[Any]]
     from deepthink_cli.memory import Memory

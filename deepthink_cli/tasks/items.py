@@ -11,8 +11,7 @@ from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, Query, rea
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
-from deepthink_cli.tasks.patterns import all_matches, found
+from deepthink_cli.tasks.format import Candidates, Free, Piece, Task, all_matches, found
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

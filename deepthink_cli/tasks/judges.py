@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.registry import Registry, instance_of
-from deepthink_cli.tasks.format import EXACT, PROGRAM, Free, Task
-from deepthink_cli.tasks.patterns import found
+from deepthink_cli.tasks.format import EXACT, PROGRAM, Free, Task, found
 
 
 class Judge(ABC):

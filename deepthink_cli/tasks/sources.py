@@ -13,8 +13,7 @@ from deepthink_cli.data.rows import read_rows
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.io.hub import answers, forbidden_by, is_unreachable, quiet_libraries, unreachable
-from deepthink_cli.tasks.format import Split, Task
-from deepthink_cli.tasks.patterns import all_matches
+from deepthink_cli.tasks.format import Split, Task, all_matches
 
 SUFFIXES = (".jsonl", ".parquet", ".csv", ".tsv")
 

@@ -11,8 +11,7 @@ from itertools import islice
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, example_of
 from deepthink_cli.data.same_input import input_keys, is_among, row_digest, rows_digest, same_rows
 from deepthink_cli.errors import InputError
-from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.selection.registry import Pool, selection_method
 from deepthink_cli.tasks.catalogue import PROTOCOLS
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of

@@ -13,8 +13,7 @@ from helpers.said import Captured, json_of
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
-from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.registry import METHODS, Choice, Pool, SelectionMethod
 
 ROWS: list[dict[str, object]] = [
     {"text": f"film {number}", "label": ("good", "bad")[number % 2]} for number in range(12)

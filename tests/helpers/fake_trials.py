@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.selection.base import Pool
+from deepthink_cli.selection.registry import Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
+    from deepthink_cli.selection.registry import Floats
 
 LABELS = ("bad", "fair", "good")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.experiments.results import FILE, Result, Setting, bits
-from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import read_jobs
-from deepthink_cli.report.page import Report, report_of
+from deepthink_cli.report.page import Page, Report, report_of
 
 MODEL = "openai-community/gpt2-large"
 N = 100

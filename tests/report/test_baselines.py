@@ -10,7 +10,7 @@ from helpers.said import Captured, json_of, output
 from helpers.synthetic import N, curve, row, seeds, write
 
 from deepthink_cli.experiments.results import Result
-from deepthink_cli.report.curves import panels, with_gains
+from deepthink_cli.report.figures import panels, with_gains
 from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.page import report_of
 from deepthink_cli.report.tables import summarize

@@ -11,7 +11,7 @@ from helpers.synthetic import HOSTILE, THREE, classic, report, seeds, write
 
 from deepthink_cli import Scorer, evaluate, load_model
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.report.formats import markdown
+from deepthink_cli.report.registry import markdown
 
 
 def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.io.cache import Store
-from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 from deepthink_cli.selection.choice import Request, check_request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
-from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.registry import METHODS, Choice, Pool, SelectionMethod
 
 TEMPLATE = Template("Review: {text}\nSentiment: {label}")
 LABELS = ("negative", "positive")

@@ -12,11 +12,10 @@ import pytest
 from helpers.fake_trials import fake_pool
 
 from deepthink_cli.plugins.selection import queries
-from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.registry import METHODS, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import States
+    from deepthink_cli.selection.registry import States
 
 
 def states(seed: int, *shape: int) -> States:

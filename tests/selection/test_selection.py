@@ -11,8 +11,7 @@ from helpers.tiny import tiny_task
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError
-from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
-from deepthink_cli.selection.registry import METHODS, selection_method, without_model
+from deepthink_cli.selection.registry import METHODS, Choice, Pool, SelectionMethod, selection_method, without_model
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set

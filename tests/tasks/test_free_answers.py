@@ -211,7 +211,7 @@ def test_digests_of_other_tasks_do_not_depend_on_free_answers() -> None:
 
 
 def test_a_pattern_that_would_need_years_on_a_text_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepthink_cli.tasks.patterns.SECONDS", 0.2, raising=False)
+    monkeypatch.setattr("deepthink_cli.tasks.format.SECONDS", 0.2, raising=False)
     slow, quick = (free_of("gsm8k").model_copy(update={"extract": each}) for each in (r"((?:a|aa)+)!$", r"((?:a+)+)!$"))
     assert given_answer(slow, "aaa!") == given_answer(quick, "b aaa!") == "aaa"
     assert given_answer(quick, "a" * 200) == ""  # repetitions of repetitions are no harm in themselves

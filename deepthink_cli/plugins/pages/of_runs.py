@@ -15,7 +15,7 @@ from deepthink_cli.experiments.samples import find_samples, read_samples, read_t
 from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage
 from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.curves import Curve, Panel, panels, with_gains
+from deepthink_cli.report.figures import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.page import Report
 from deepthink_cli.report.significance import Paired, Spread

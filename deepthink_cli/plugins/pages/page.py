@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.io.text import printable
 from deepthink_cli.plugins.pages.samples import Samples
-from deepthink_cli.report.style import COLOURS
+from deepthink_cli.report.figures import COLOURS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,7 +45,7 @@ class Series:
 
     `values` has one number for each of the chart's iterations, None where there is none; `low` and `high` bound its
     band, and are empty without one; `notes` are the texts that name the values. `colour` numbers the colours
-    of `report.style`; the same label has the same number in all charts.
+    of `report.figures`; the same label has the same number in all charts.
     """
 
     label: str

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, TextIO
 
 from deepthink_cli.io.text import printable
-from deepthink_cli.report.formats import Page
+from deepthink_cli.report.page import Page
 
 if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults

@@ -85,9 +85,9 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.plugins.plots.figures import check_suffix, save
+    from deepthink_cli.report.figures import METADATA
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
-    from deepthink_cli.report.style import METADATA
 
     study = _study_of(runs, common.quiet)
     asked = chosen.all_tasks or chosen.difference or chosen.methods  # for another figure than the study's own
@@ -155,9 +155,8 @@ def _drawing(
     """The function that draws the figure, and its panels; raises InputError if there is nothing to draw."""
     from deepthink_cli.plugins.plots.figures import ACCURACY, DIFFERENCE, curves, differences_from_first, dots_figure
     from deepthink_cli.plugins.plots.methods import methods_of
-    from deepthink_cli.report.curves import panels, with_gains
+    from deepthink_cli.report.figures import COLOURS, MARKERS, PAGE, panels, with_gains
     from deepthink_cli.report.footnotes import footnotes
-    from deepthink_cli.report.style import COLOURS, MARKERS, PAGE
 
     if form is not None:
         draw = FORMS[form.kind].draw

@@ -16,10 +16,22 @@ from typing import TYPE_CHECKING
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.plots.registry import CurvesOptions
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.curves import Curve, Panel, panels, with_gains
+from deepthink_cli.report.figures import (
+    COLOURS,
+    COLUMN,
+    GREY,
+    LEGEND,
+    MARKERS,
+    METADATA,
+    PAGE,
+    STYLE,
+    Curve,
+    Panel,
+    panels,
+    with_gains,
+)
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Paired
-from deepthink_cli.report.style import COLOURS, COLUMN, GREY, LEGEND, MARKERS, METADATA, PAGE, STYLE
 from deepthink_cli.report.tables import span
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Warn
 from deepthink_cli.plugins.run_code.sandbox import Program, check_confined, passes, way_to_confine, what_holds
-from deepthink_cli.tasks.format import Free
+from deepthink_cli.tasks.format import Free, found
 from deepthink_cli.tasks.judges import Judge
-from deepthink_cli.tasks.patterns import found
 
 PASSED, FAILED = "passes its tests", "fails its tests"
 _COLUMN = r"\{(\w+)\}"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
     from numpy import bool_
     from numpy.typing import NDArray
 
-    from deepthink_cli.selection.base import Floats, States
+    from deepthink_cli.selection.registry import Floats, States
 
 STEP = 64  # rows that are computed together, so that no intermediate result is large
 TINY = float(np.finfo(np.float64).tiny)  # stands for a probability of 0 in a logarithm

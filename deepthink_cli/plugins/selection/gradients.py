@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.plugins.selection.features import blocks, greedy, hidden_states, label_probabilities
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
+    from deepthink_cli.selection.registry import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,12 @@ import numpy as np
 
 from deepthink_cli.plugins.selection.features import best
 from deepthink_cli.plugins.selection.random_sets import DEV, accuracies, dev_rows, trials_of
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from deepthink_cli.selection.base import Floats, Ints
+    from deepthink_cli.selection.registry import Floats, Ints
 
 FIRST_SCORED = 10  # rows in the first score set
 FACTOR = 3  # rho: the growth of the score set, and the reduction of the candidates, in every stage

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.plugins.selection.random_sets import DEV, random_set, trials_of
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
+    from deepthink_cli.selection.registry import Floats
 
 ORDERS = 24
 

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import States
+    from deepthink_cli.selection.registry import States
 
 ITERATIONS = 100  # of k-means
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.selection.base import Choice, Pool, Trials
+from deepthink_cli.selection.registry import Choice, Pool, Trials
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
+    from deepthink_cli.selection.registry import Floats
 
 DEV = 100  # rows of the pool on which sets are tried
 

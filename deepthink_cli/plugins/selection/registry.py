@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepthink_cli.selection.base import Reads, SelectionMethod
+from deepthink_cli.selection.registry import Reads, SelectionMethod
 
 _HERE = "deepthink_cli.plugins.selection"
 

@@ -22,7 +22,7 @@ from deepthink_cli.scoring.likelihood import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
+    from deepthink_cli.selection.registry import Floats
 
 TRYING = "trying sets"  # the name of this stage of a choice, for progress in inputs
 _NAME = "probabilities"  # the name of the array in the cache
@@ -38,7 +38,7 @@ class _Trial:
 
 
 class EngineTrials:
-    """Label probabilities after sets of demonstrations, by an engine; implements `selection.base.Trials`.
+    """Label probabilities after sets of demonstrations, by an engine; implements `selection.registry.Trials`.
 
     A zero-shot query follows only the special tokens that the tokenizer adds before a text, or, with a `chat`, the
     template's beginning. With a `store`, results are also cached on disk by their tokens and every byte of the model,

@@ -18,10 +18,10 @@ from deepthink_cli.plugins.selection.features import (
     label_probabilities,
     largest,
 )
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats, Ints, States
+    from deepthink_cli.selection.registry import Floats, Ints, States
 
 
 def herding(pool: Pool, shots: int, draw: random.Random) -> Choice:

@@ -11,7 +11,7 @@ from helpers.said import Captured, json_of, output
 from helpers.synthetic import classic, curve, dev, mmlu, report, write
 
 from deepthink_cli.plugins.paper.published import Cell, published
-from deepthink_cli.report.formats import markdown
+from deepthink_cli.report.registry import markdown
 
 CLASSIC = ("sst2", "sst5", "trec", "mr", "agnews")
 

@@ -16,7 +16,7 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.study import Origin
 from deepthink_cli.plugins.plots.figures import DIFFERENCE, curves, differences_from_first
 from deepthink_cli.plugins.plots.methods import methods_of
-from deepthink_cli.report.curves import Panel, panels, with_gains
+from deepthink_cli.report.figures import Panel, panels, with_gains
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.report.tables import summarize

@@ -14,8 +14,7 @@ import torch
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.plugins.selection.gradients import PENALTY, Gradients, nonnegative
-from deepthink_cli.selection.base import Choice, Pool
-from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.registry import METHODS, Choice, Pool
 
 UNCERTAIN = ("entropy", "least-confidence", "margin")
 METHODS_OF_FEATURES = (

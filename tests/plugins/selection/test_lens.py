@@ -22,7 +22,7 @@ from deepthink_cli.plugins.selection.lens import (
     substitute,
 )
 from deepthink_cli.plugins.selection.random_sets import dev_rows
-from deepthink_cli.selection.base import Pool
+from deepthink_cli.selection.registry import Pool
 
 
 def helps(trials: FakeTrials, row: int, other: int) -> float:

@@ -42,8 +42,7 @@ from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.plugins.selection.orders import global_entropy, local_entropy
 from deepthink_cli.plugins.selection.random_sets import accuracies, dev_rows, random_sets
 from deepthink_cli.plugins.selection.trials import EngineTrials
-from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.registry import METHODS, Pool
 
 TRYING = [name for name, method in METHODS.items() if "trials" in method.reads]
 

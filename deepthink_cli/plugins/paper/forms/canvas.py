@@ -9,8 +9,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.report.figures import COLOURS, COLUMN, GREY, LEGEND, PAGE
 from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
-from deepthink_cli.report.style import COLOURS, COLUMN, GREY, LEGEND, PAGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

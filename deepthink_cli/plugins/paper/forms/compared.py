@@ -21,9 +21,9 @@ from deepthink_cli.plugins.paper.forms.canvas import (
 )
 from deepthink_cli.plugins.paper.forms.options import BarsOptions, LinesOptions, ViolinsOptions
 from deepthink_cli.plugins.paper.published import published
+from deepthink_cli.report.figures import GREY
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.report.style import GREY
 from deepthink_cli.report.tables import TableRow, summarize
 
 if TYPE_CHECKING:
