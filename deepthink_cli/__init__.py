@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Prediction as Prediction
     from deepthink_cli.scoring.scoring import Scoring as Scoring
     from deepthink_cli.selection.choice import Chosen as Chosen
+    from deepthink_cli.selection.choice import select as select
+    from deepthink_cli.selection.choice import write_selection as write_selection
     from deepthink_cli.selection.options import SelectOptions as SelectOptions
     from deepthink_cli.selection.pool import pool_of_file as pool_of_file
-    from deepthink_cli.selection.select import select as select
-    from deepthink_cli.selection.select import write_selection as write_selection
     from deepthink_cli.tasks.rows import pool_of_task as pool_of_task
     from deepthink_cli.tasks.rows import rows_of_file as rows_of_file
     from deepthink_cli.tasks.rows import rows_of_task as rows_of_task
@@ -83,10 +83,10 @@ _HOME = {
     "rows_of_task": "tasks.rows",
     "save_memory": "artifact.files",
     "score": "scoring.likelihood",
-    "select": "selection.select",
+    "select": "selection.choice",
     "think": "thinking",
     "tokenize_queries": "model.tokens",
-    "write_selection": "selection.select",
+    "write_selection": "selection.choice",
 }
 
 __all__ = list(_HOME)

@@ -111,8 +111,8 @@ def select(
 ) -> None:
     """Choose demonstrations from a pool of labelled rows."""
     from deepthink_cli.io.cache import Store
-    from deepthink_cli.selection.select import check_output_holds, queries_of_file
-    from deepthink_cli.selection.select import select as choose
+    from deepthink_cli.selection.choice import check_output_holds, queries_of_file
+    from deepthink_cli.selection.choice import select as choose
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
@@ -223,7 +223,7 @@ def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRo
 
 
 def _write(chosen: Chosen, output: Path, scores: Path | None) -> None:
-    from deepthink_cli.selection.select import write_scores, write_selection
+    from deepthink_cli.selection.choice import write_scores, write_selection
 
     if scores is not None:
         write_scores(chosen, scores)
@@ -250,13 +250,12 @@ def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOpt
 
 
 def _report(chosen: Chosen, output: Path, following: str, common: CommonArguments) -> None:
-    cost = chosen.cost
     if common.as_json:
         write_json({**chosen.as_json(), "file": str(output)})
     labels = ", ".join(counted(count, label) for label, count in chosen.labels.items())
-    work = [f"read {cost.observed:,} rows"] if cost.observed else []
-    work += [f"took {cost.cached:,} rows from the cache"] if cost.cached else []
-    work += [f"tried {cost.sets:,} sets on {cost.scored:,} inputs"] if cost.scored else []
+    work = [f"read {chosen.observed:,} rows"] if chosen.observed else []
+    work += [f"took {chosen.cached:,} rows from the cache"] if chosen.cached else []
+    work += [f"tried {chosen.sets:,} sets on {chosen.scored:,} inputs"] if chosen.scored else []
     lines = [f"chose   {chosen.selected}", f"labels  {labels}"]
     lines += [f"{', '.join(work)} in {chosen.seconds:.1f} s"] if work else []
     if output != STDOUT:

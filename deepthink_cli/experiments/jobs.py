@@ -30,7 +30,8 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
-from deepthink_cli.selection.choice import Request, choose_demonstrations
+from deepthink_cli.selection.choice import choose_demonstrations
+from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
@@ -271,7 +272,7 @@ class PendingJobs(Prepared):
     """The jobs of one task and seed whose demonstrations a method chooses once the model is loaded."""
 
     pool: PoolRows
-    request: Request
+    choice: SelectOptions
 
     @property
     def data(self) -> list[str]:
@@ -280,10 +281,10 @@ class PendingJobs(Prepared):
 
     def jobs(self, engine: Engine, store: Store | None) -> Iterator[Job]:
         """Choose the demonstrations and yield a job for every technique; raises as `jobs_after`."""
-        chosen = choose_demonstrations(engine, self.pool, self.request, store)
+        chosen = choose_demonstrations(engine, self.pool, self.choice, store, chat=self.run.chat)
         left_out = Counter({**self.pool.left_out, **self.pool.reasons})
         drawn = Drawn(chosen.demonstrations, left_out, chosen.selected.balanced)
-        yield from jobs_after(self.run, self.evaluated, self.seed, drawn, self.request.method)
+        yield from jobs_after(self.run, self.evaluated, self.seed, drawn, self.choice.demos_by)
 
 
 def parts_of(setting: Setting) -> list[Part]:

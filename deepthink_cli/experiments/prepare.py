@@ -23,7 +23,8 @@ from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, jobs
 from deepthink_cli.experiments.results import check_continues
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.selection.choice import Request, check_request
+from deepthink_cli.selection.choice import check_choice
+from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
@@ -160,9 +161,10 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
             continue
         pool = fitting.sampled(run.options.pool_size, seed)
         for method in run.options.demos_by:
-            request = Request(method, run.options.shots[0] or task.shots, seed, run.options.balance, chat=run.chat)
-            check_request(pool, request)
-            yield PendingJobs(run, evaluated, seed, pool, request)
+            shots, balance = run.options.shots[0] or task.shots, run.options.balance
+            choice = SelectOptions(demos_by=method, shots=shots, seed=seed, balance=balance)
+            check_choice(pool, choice)
+            yield PendingJobs(run, evaluated, seed, pool, choice)
     if shared is None:
         evaluated.pools.clear()
 

@@ -174,7 +174,7 @@ def _chosen(jobs: Sequence[PendingJobs], engine: Engine, tell: Tell, store: Stor
     """The jobs whose demonstrations are chosen now: once for each task, seed and method."""
     chosen = list[Job]()
     for number, each in enumerate(jobs):
-        tell(Progress("choosing demonstrations", number, len(jobs), {"method": each.request.method}))
+        tell(Progress("choosing demonstrations", number, len(jobs), {"method": each.choice.demos_by}))
         chosen += each.jobs(engine, store)
     tell(Progress("choosing demonstrations", len(jobs), len(jobs), {"method": ""}))
     return chosen

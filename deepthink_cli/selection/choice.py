@@ -1,86 +1,57 @@
-"""Choose demonstrations from a pool with a registered method, and record the choice."""
+"""Choose demonstrations from a pool with a registered method, record the choice, and write it to files."""
 
 from __future__ import annotations
 
 import math
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
+from deepthink_cli.data.examples import DemonstrationSet, Query, example_of, read_queries
 from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.events import Tell, silent
+from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.cache import Store
+from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
 from deepthink_cli.io.text import jsonable
+from deepthink_cli.model.limits import check_fit
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Selected
 from deepthink_cli.registry import loaded
 from deepthink_cli.selection.features import Observer
-from deepthink_cli.selection.pool import PoolRows
-from deepthink_cli.selection.registry import Choice, Pool, SelectionMethod, selection_method
+from deepthink_cli.selection.options import SelectOptions
+from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
+from deepthink_cli.selection.registry import Choice, Pool, SelectionMethod
 
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """The request of a choice: `shots` rows by a method, for queries if the method `reads` them.
-
-    With a `chat`, sets are tried in conversations; hidden states and probabilities are from the plain template. `own`
-    are values of the method's own options. `balanced` is None if nothing is asked; `balances` then decides.
-    """
-
-    method: str
-    shots: int
-    seed: int = 0
-    balanced: bool | None = None
-    queries: Sequence[Query] = ()
-    chat: Chat | None = None
-    own: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def definition(self) -> SelectionMethod:
-        """The method's entry in the registry; raises InputError for an unknown method."""
-        return selection_method(self.method, "demos_by")
-
-    def balances(self, pool: PoolRows) -> bool:
-        """Whether equal numbers of every label are chosen: as asked, or as the source does where the pool allows it."""
-        if self.balanced is not None:
-            return self.balanced
-        try:
-            return self.definition.balanced_by_default and bool(_shares(pool, self.shots))
-        except InputError:
-            return False
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The work of the model for a choice: rows and queries observed, sets of demonstrations read, inputs scored.
-
-    `cached` counts rows and queries that were found in the cache; nothing else counts cached results.
-    """
-
-    observed: int = 0
-    cached: int = 0
-    sets: int = 0
-    scored: int = 0
+_SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The chosen rows of a pool: their places in reading order, and the record of the choice.
 
-    `scores` are the method's scores by place; empty if it has none. `seconds` are those of the choice, without loading
-    the model.
+    `scores` are the method's scores by place; empty if it has none. The model `observed` rows and queries, read `sets`
+    of demonstrations and `scored` inputs; rows and queries that came from the cache are counted as `cached` alone.
+    `seconds` are those of the choice, without loading the model.
     """
 
     pool: PoolRows
     places: tuple[int, ...]
     scores: Mapping[int, float]
     selected: Selected
-    cost: Cost
+    observed: int = 0
+    cached: int = 0
+    sets: int = 0
+    scored: int = 0
     seconds: float = 0.0
 
     @property
@@ -127,114 +98,145 @@ class Chosen:
             "rows": list(self.places),
             "set_aside": dict(self.pool.reasons),
             "left_out": dict(self.pool.left_out),
-            **asdict(self.cost),
-            "seconds": self.seconds,
+            **{name: getattr(self, name) for name in ("observed", "cached", "sets", "scored", "seconds")},
         }
 
 
-def check_request(pool: PoolRows, request: Request) -> None:
-    """Raise InputError unless the method can choose `shots` rows of the pool; needs no model."""
-    method, rows = request.definition, Pool([pool.queries[place] for place in pool.free])
-    if request.shots < 1:
-        raise InputError.of("shots", request.shots, "a number of demonstrations, 1 or more")
-    if request.shots > len(rows):
+def check_choice(pool: PoolRows, options: SelectOptions, queries: Sequence[Query] = ()) -> None:
+    """Raise InputError unless the method can choose so many rows of the pool, for these queries; needs no model."""
+    method, rows = options.method, Pool([pool.queries[place] for place in pool.free])
+    if options.shots > len(rows):
         aside = "".join(f"; {count} {reason}" for reason, count in pool.reasons.items())
-        raise InputError.of("shots", request.shots, f"{pool.name} has {len(rows)} rows to choose from{aside}")
+        raise InputError.of("shots", options.shots, f"{pool.name} has {len(rows)} rows to choose from{aside}")
     if pool.labels and len(rows.by_label) < 2:
         raise InputError(f"{pool.name}: one label only, {next(iter(rows.by_label))!r}; add rows of another")
-    if request.balanced and not pool.labels:
+    if options.balance and not pool.labels:
         raise InputError.of("balance", None, f"the rows of {pool.name} have candidates of their own; omit it")
-    if request.balanced:
-        _shares(pool, request.shots)
-    if request.queries and "queries" not in method.reads:
-        raise InputError.of("for", None, f"{option('demos_by')} {request.method} does not read the queries; omit it")
+    if options.balance:
+        _check_shares(pool, options.shots)
+    if queries and "queries" not in method.reads:
+        raise InputError.of("for", None, f"{option('demos_by')} {options.demos_by} does not read the queries; omit it")
     if {"probabilities", "trials"} & set(method.reads) and len({query.candidates for query in rows.rows}) > 1:
         raise InputError.of(
             "demos_by",
-            request.method,
+            options.demos_by,
             f"compares the labels' probabilities, and the rows of {pool.name} have candidates of their own; "
             "use a method that reads hidden states alone",
         )
 
 
-def _shares(pool: PoolRows, shots: int) -> dict[str, int]:
-    """The number of demonstrations of each label in a balanced choice; raises InputError as `Pool.shares`."""
+def _balances(pool: PoolRows, options: SelectOptions) -> bool:
+    """Whether equal numbers of every label are chosen: as asked, or as the source does where the pool allows it."""
+    if options.balance is not None or not options.method.balanced_by_default or not pool.labels:
+        return bool(options.balance)
+    try:
+        _check_shares(pool, options.shots)
+    except InputError:
+        return False
+    return True
+
+
+def _check_shares(pool: PoolRows, shots: int) -> None:
+    """Raise InputError, also as `Pool.shares`, unless the pool allows a balanced choice."""
     rows = Pool([pool.queries[place] for place in pool.free])
     if absent := [label for label in pool.labels if label not in rows.by_label]:
         problem = f"{pool.name} has no row with the label {absent[0]!r}; add some, or omit it"
         raise InputError.of("balance", None, problem)
-    return rows.shares(shots) if pool.labels else {}
+    rows.shares(shots)
 
 
 def choose_demonstrations(
     engine: Engine | None,
     pool: PoolRows,
-    request: Request,
+    options: SelectOptions,
     store: Store | None = None,
     tell: Tell = silent,
+    queries: Sequence[Query] = (),
+    chat: Chat | None = None,
 ) -> Chosen:
-    """Choose rows of a pool; `engine` may be None for a method that reads nothing of the model.
+    """Choose rows of a pool, for queries if the method reads them; `engine` may be None for a method without a model.
 
-    The rows must fit the model (`PoolRows.fitting`). Results are cached in `store`. `tell` is called as rows are read
-    and sets are tried. Raises InputError as `check_request`, and raises as the method does.
+    The rows must fit the model (`PoolRows.fitting`). Sets are tried in the conversation of a `chat`; hidden states and
+    probabilities are from the plain template. Results are cached in `store`. `tell` is called as rows are read and sets
+    are tried. Raises InputError as `check_choice`, and raises as the method does.
     """
-    check_request(pool, request)
-    method, free = request.definition, pool.free
+    check_choice(pool, options, queries)
+    method, free = options.method, pool.free
     if method.reads and engine is None:
-        raise InputError.of("demos_by", request.method, f"reads the rows with a model; name one with {option('model')}")
+        reason = f"reads the rows with a model; name one with {option('model')}, as in {option('model')} gpt2"
+        raise InputError.of("demos_by", options.demos_by, reason)
     places = sorted(free) if method.in_file_order else free
-    queries = [pool.queries[place] for place in places]
-    rows = Pool(queries, balanced=request.balances(pool), groups=input_groups(queries, pool.template, pool.labels))
-    cost = Cost()
+    rows_read = [pool.queries[place] for place in places]
+    balanced = _balances(pool, options)
+    rows = Pool(rows_read, balanced=balanced, groups=input_groups(rows_read, pool.template, pool.labels))
+    read = cached = 0
     if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
-        rows, cost = _observed(engine, pool, rows, request, store, tell)
+        rows, read = _observed(engine, pool, rows, method, queries, store, tell)
+        cached = len(rows) + len(queries) - read
     if engine is not None and method.trials is not None:
-        made = loaded(method.trials)(engine, rows.rows, pool.template, pool.labels, request.chat, store, tell)
+        made = loaded(method.trials)(engine, rows.rows, pool.template, pool.labels, chat, store, tell)
         rows = replace(rows, trials=made)
-    choice = _choice(method, rows, request)
-    if rows.trials is not None:
-        cost = replace(cost, sets=rows.trials.sets_read, scored=rows.trials.inputs_scored)
+    choice = _choice(method, rows, options)
     order = list(choice.rows)
     if not choice.ordered:
-        random.Random(request.seed).shuffle(order)
+        random.Random(options.seed).shuffle(order)
     scores = {} if choice.scores is None else dict(zip(places, map(float, choice.scores), strict=True))
+    identity = None if engine is None or not method.reads else engine.identity
     return Chosen(
         pool=pool,
         places=tuple(places[row] for row in order),
         scores={place: score for place, score in scores.items() if not math.isnan(score)},
-        selected=_selected(engine if method.reads else None, pool, request),
-        cost=cost,
+        selected=Selected(
+            method=options.demos_by,
+            shots=options.shots,
+            seed=options.seed,
+            balanced=balanced,
+            options=dict(options.own) or None,
+            pool=pool.name,
+            pool_rows=len(free),
+            pool_sha256=pool.sha256,
+            model=None if identity is None else identity.id,
+            model_sha256=None if identity is None else identity.contents_sha256,
+        ),
+        observed=read,
+        cached=cached,
+        sets=0 if rows.trials is None else rows.trials.sets_read,
+        scored=0 if rows.trials is None else rows.trials.inputs_scored,
     )
 
 
 def _observed(
-    engine: Engine, pool: PoolRows, rows: Pool, request: Request, store: Store | None, tell: Tell
-) -> tuple[Pool, Cost]:
-    """The pool with the hidden states and probabilities of its rows and of the queries, and the cost."""
-    everything = [*rows.rows, *request.queries]
-    observe = Observer(engine, pool.template, everything, "tokens" in request.definition.reads, store)
+    engine: Engine,
+    pool: PoolRows,
+    rows: Pool,
+    method: SelectionMethod,
+    queries: Sequence[Query],
+    store: Store | None,
+    tell: Tell,
+) -> tuple[Pool, int]:
+    """The pool with the hidden states and probabilities of its rows and of the queries, and how many were read."""
+    observe = Observer(engine, pool.template, [*rows.rows, *queries], "tokens" in method.reads, store)
     features = observe(rows.rows, tell)
     rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
-    read = features.read
-    if request.queries:
-        targets = observe(request.queries, tell)
-        rows = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens)
-        read += targets.read
-    return rows, Cost(read, len(everything) - read)
+    if not queries:
+        return rows, features.read
+    targets = observe(queries, tell)
+    rows = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens)
+    return rows, features.read + targets.read
 
 
-def _choice(method: SelectionMethod, rows: Pool, request: Request) -> Choice:
+def _choice(method: SelectionMethod, rows: Pool, options: SelectOptions) -> Choice:
     """The method's choice; for a balanced choice by a method that does not balance, a choice for each label."""
-    draw = random.Random(request.seed)
+    draw = random.Random(options.seed)
     if not rows.balanced or method.balances:
-        return method(rows, request.shots, draw, request.own)
+        return method(rows, options.shots, draw, options.own)
     import numpy as np
 
     chosen, scores, scored = list[int](), np.full(len(rows), np.nan), False
-    for label, share in rows.shares(request.shots).items():
+    for label, share in rows.shares(options.shots).items():
         numbers = rows.by_label[label]
         if share:
-            choice = method(_part(rows, numbers), share, draw, request.own)
+            choice = method(_part(rows, numbers), share, draw, options.own)
             chosen += [numbers[row] for row in choice.rows]
             if choice.scores is not None:
                 scores[numbers], scored = choice.scores, True
@@ -253,16 +255,95 @@ def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
     )
 
 
-def _selected(engine: Engine | None, pool: PoolRows, request: Request) -> Selected:
-    return Selected(
-        method=request.method,
-        shots=request.shots,
-        seed=request.seed,
-        balanced=request.balances(pool),
-        options=dict(request.own) or None,
-        pool=pool.name,
-        pool_rows=len(pool.free),
-        pool_sha256=pool.sha256,
-        model=None if engine is None else engine.identity.id,
-        model_sha256=None if engine is None else engine.identity.contents_sha256,
-    )
+def select(
+    pool: PoolRows,
+    options: SelectOptions,
+    model: ModelOptions | None = None,
+    queries: Sequence[Query] = (),
+    store: Store | None = None,
+    tell: Tell = silent,
+) -> Chosen:
+    """Choose demonstrations from a pool, for queries if the method reads them.
+
+    With a model, rows that do not fit it are set aside; weights are loaded only for a method that reads rows with a
+    model. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool
+    does not allow, before any weights are loaded.
+    """
+    spec = None if model is None else find_model(model, tell)
+    if spec is not None:
+        pool = pool.fitting(spec.tokenizer, spec.limits)
+        queries = _fitting(spec, pool, queries, tell)
+    _tell_of({**pool.left_out, **pool.reasons}, pool.name, tell)
+    pool = pool.sampled(options.pool_size, options.seed)
+    check_choice(pool, options, queries)
+    engine = load(spec, tell) if spec is not None and options.method.reads else None
+    started = time.perf_counter()
+    chosen = choose_demonstrations(engine, pool, options, store, tell, queries)
+    chosen = replace(chosen, seconds=time.perf_counter() - started)
+    _check_chosen(chosen, spec, tell)
+    return chosen
+
+
+def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
+    """The queries of a file, for which demonstrations are chosen; its labels are not read.
+
+    Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
+    """
+    queries = list(read_queries(source, pool.template, pool.labels))
+    if pool.check_queries is not None:
+        pool.check_queries((f"{option('for')} {query.where}", query) for query in queries)
+    return queries
+
+
+def write_selection(chosen: Chosen, output: str | Path) -> None:
+    """Write the chosen rows to a file."""
+    rows = list(chosen.rows())
+    with writing_rows(output, columns_of(rows)) as write:
+        write(rows)
+
+
+def write_scores(chosen: Chosen, path: str | Path) -> None:
+    """Write a row for every row of the pool (`Chosen.score_rows`); the suffix decides the format."""
+    with writing_rows(path, _SCORES, "pool_scores") as write:
+        write(chosen.score_rows())
+
+
+def check_output_holds(pool: PoolRows, output: str | Path) -> None:
+    """Raise InputError for an output of unknown format, and for a table if rows of the pool hold lists."""
+    check_suffix(output)
+    for place in range(len(pool.queries)) if is_table(output) else ():
+        for name, value in pool.row(place).items():
+            if isinstance(value, list | dict):
+                raise InputError.of("output", output, f"{name!r} holds a list, which no table does; write .jsonl")
+
+
+def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
+    """The queries that fit the model; raises InputError if none of them fits."""
+    fit = fits(spec.tokenizer, spec.limits, pool.template)
+    fitting = [query for query in queries if fit(query)]
+    _tell_of({TOO_LONG: len(queries) - len(fitting)}, option("for"), tell)
+    if queries and not fitting:
+        raise InputError.of("for", None, f"no query fits {spec.id}; give shorter ones")
+    return fitting
+
+
+def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:
+    for reason, count in counts.items():
+        if count:
+            tell(Note(f"{name}: {count} {'row' if count == 1 else 'rows'} left out: {reason}"))
+
+
+def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
+    """Warn if the chosen rows do not fit the model together, or if a label is missing."""
+    missing = [label for label, count in chosen.labels.items() if not count]
+    if missing:
+        way = (
+            f"give all to deepthink think {option('labels')} (a {option('task')} has its own), or use "
+            f"{option('balance')}"
+        )
+        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
+    if spec is not None:
+        try:
+            check_fit(spec.limits, spec.tokenizer, chosen.demonstrations, 1, "continued", spec.id)
+        except InputError as error:
+            tell(Warn(error.messages[0]))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, Flag, Options, named_by
-from deepthink_cli.selection.registry import selection_method, without_model
+from deepthink_cli.selection.registry import SelectionMethod, selection_method, without_model
 
 BALANCE = Flag(
     DATA,
@@ -54,6 +54,11 @@ class SelectOptions(Options):
     balance: Annotated[bool | None, BALANCE] = None
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
     own: Mapping[str, Any] = {}
+
+    @property
+    def method(self) -> SelectionMethod:
+        """The method's entry in the registry."""
+        return selection_method(self.demos_by, "demos_by")
 
 
 Limit = Annotated[

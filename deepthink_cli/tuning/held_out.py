@@ -20,7 +20,8 @@ from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.likelihood import observe_each, score_each
 from deepthink_cli.scoring.prediction import Scores
-from deepthink_cli.selection.choice import Request, choose_demonstrations
+from deepthink_cli.selection.choice import choose_demonstrations
+from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.together import Result, think_in_batches
 from deepthink_cli.tuning.nested import STATES, HeldOut, held_out
@@ -70,9 +71,9 @@ def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engi
     if method is None:
         return TrainingSet(left_out, selection, scored, (), tokenized(plan, plan.rows.demonstrations(rest)), None)
     assert plan.options.shots is not None
-    request = Request(method, plan.options.shots, plan.options.seed, chat=plan.rows.chat)
-    chosen = choose_demonstrations(engine, plan.rows.part(rest), request, store)
-    demonstrations = replace(chosen.demonstrations, chat=plan.rows.chat)
+    options, chat = SelectOptions(demos_by=method, shots=plan.options.shots, seed=plan.options.seed), plan.rows.chat
+    chosen = choose_demonstrations(engine, plan.rows.part(rest), options, store, chat=chat)
+    demonstrations = replace(chosen.demonstrations, chat=chat)
     was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.labels)
     unread = tuple(row for row in rest if not was_read(plan.rows.queries[row]))
     return TrainingSet(left_out, selection, scored, unread, tokenized(plan, demonstrations), chosen.selected)

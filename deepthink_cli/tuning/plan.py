@@ -26,7 +26,8 @@ from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
-from deepthink_cli.selection.choice import Request, choose_demonstrations
+from deepthink_cli.selection.choice import choose_demonstrations
+from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.techniques.base import Technique
@@ -185,8 +186,8 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
     spec, rows, options = plan.spec, plan.rows, plan.options
     chosen = rows.demonstrations(plan.order)
     if options.shots is not None:  # the selection of plain in-context learning needs no model
-        request = Request(PLAIN_SELECTION, options.shots, options.seed)
-        chosen = replace(choose_demonstrations(None, rows.part(plan.order), request).demonstrations, chat=rows.chat)
+        plain = SelectOptions(demos_by=PLAIN_SELECTION, shots=options.shots, seed=options.seed)
+        chosen = replace(choose_demonstrations(None, rows.part(plan.order), plain).demonstrations, chat=rows.chat)
 
     def fits(technique: Technique) -> TokenizedDemonstrations:
         read = _tokenized(plan, technique, chosen)

@@ -13,14 +13,14 @@ from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Warn
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.selection.options import SelectOptions
-from deepthink_cli.selection.pool import PoolRows, pool_of_file
-from deepthink_cli.selection.select import (
+from deepthink_cli.selection.choice import (
     queries_of_file,
     select,
     write_scores,
     write_selection,
 )
+from deepthink_cli.selection.options import SelectOptions
+from deepthink_cli.selection.pool import PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import pool_of_task
 from deepthink_cli.tasks.sources import Source

@@ -232,7 +232,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _chosen(self, given: DemonstrationSet) -> tuple[DemonstrationSet, Selected | None]:
         """The rows that are read: all, or `shots` of them."""
-        from deepthink_cli.selection.choice import Request, choose_demonstrations
+        from deepthink_cli.selection.choice import choose_demonstrations
+        from deepthink_cli.selection.options import SelectOptions
         from deepthink_cli.selection.pool import PoolRows
 
         reads = selection_method(self.demos_by, "demos_by").reads
@@ -246,10 +247,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
         queries = [Query(example.text, given.labels, example.label) for example in given.examples]
-        request = Request(self.demos_by, shots, int(seed), chat=self.chat)
+        options = SelectOptions.checked(demos_by=self.demos_by, shots=shots, seed=int(seed))
         engine = self._engine()
         pool = PoolRows.of("X", queries, given.template, given.labels).fitting(engine.tokenizer, engine.limits)
-        chosen = choose_demonstrations(engine if reads else None, pool, request)
+        chosen = choose_demonstrations(engine if reads else None, pool, options, chat=self.chat)
         return replace(chosen.demonstrations, chat=self.chat), chosen.selected
 
     def _tokenized(self, given: DemonstrationSet, method: Method) -> TokenizedDemonstrations:
