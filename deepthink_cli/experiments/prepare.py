@@ -20,7 +20,7 @@ from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, jobs_after, known, pending, planned
-from deepthink_cli.experiments.results import check_continues
+from deepthink_cli.experiments.results import check_same_data
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.choice import check_choice
@@ -113,7 +113,7 @@ def prepare_run(run: Run, out: Path, tell: Tell = silent, shared: SharedRows | N
     _check_labels(run, jobs, tell)
     if rows := found_in(out):  # otherwise no setting is asked for, which hashes the weights
         identity = run.spec.identify()
-        check_continues(rows, [setting for job in known(jobs) for setting in job.settings(identity)])
+        check_same_data(rows, [setting for job in known(jobs) for setting in job.settings(identity)])
     return jobs
 
 

@@ -8,7 +8,7 @@ evaluated rows have different keys.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -290,39 +290,38 @@ OTHER = {
 Name = tuple[object, ...]
 
 
-def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
-    """Raise InputError if rows of a folder come from other data than the plan; one line for each job and part."""
-    known = {name: getattr(setting, digest) for setting in planned for digest, name in _names(setting).items()}
-    differing: dict[Name, list[tuple[Result, list[str]]]] = {}
+def check_same_data(rows: Iterable[Result], planned: Iterable[Setting] = ()) -> None:
+    """Raise InputError if rows come from other data than those that are planned, or than other rows of the same names.
+
+    One line for each job and part.
+    """
+    first: dict[Name, tuple[str | None, str]] = {}
+    differing: dict[Name, list[tuple[Result, dict[str, str]]]] = {}
+    for setting in planned:
+        first |= {name: (getattr(setting, digest), "this command uses") for digest, name in _names(setting).items()}
+    way = f"name a new {option('output')}, or remove these rows" if first else "report their runs separately"
     for row in rows:
-        names, digests = _names(row.setting), _digests(row)
-        other = [name for name in OTHER if known.get(names[name], digests[name]) != digests[name]]
+        setting, other = row.setting, dict[str, str]()
+        for digest, name in _names(setting).items():
+            known, where = first.setdefault(name, (getattr(setting, digest), row.where))
+            if known != getattr(setting, digest):
+                other[digest] = where
         if other:
-            setting = row.setting
             job = (setting.task, setting.seed, setting.order_seed, setting.part)
             differing.setdefault(job, []).append((row, other))
     problems = Problems()
-    problems.add(*map(_refusal, differing.values()))
+    problems.add(*(f"{_difference(job)}; {way}" for job in differing.values()))
     problems.raise_any()
 
 
-def check_agree(rows: Iterable[Result]) -> None:
-    """Raise InputError if results that name the same data were made from different data; one line for each name."""
-    first: dict[Name, Result] = {}
-    messages: dict[Name, str] = {}
-    for row in rows:
-        names, digests = _names(row.setting), _digests(row)
-        for digest in (DEMONSTRATIONS, ROWS, LABELLED):
-            seen = first.setdefault(names[digest], row)
-            if _digests(seen)[digest] != digests[digest]:
-                message = (
-                    f"{_job(row)}: {row.where} has {OTHER[digest]} than {seen.where}; report their runs "
-                    "separately, or remove the rows of one of them"
-                )
-                messages.setdefault(names[digest], message)
-    problems = Problems()
-    problems.add(*messages.values())
-    problems.raise_any()
+def _difference(job: Sequence[tuple[Result, Mapping[str, str]]]) -> str:
+    """The rows of one job and part, and what they were made with; each row comes with its differing digests."""
+    row, other = job[0]
+    order = "" if row.setting.order_seed is None else f" in order {row.setting.order_seed}"
+    words = " and ".join(OTHER[digest] for digest in OTHER if any(digest in each for _, each in job))
+    count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
+    named = f"{row.setting.task}, seed {row.setting.seed}{order}, {row.setting.part}"
+    return f"{row.where}: {named}: {count} made with {words} than {next(iter(other.values()))}"
 
 
 def _names(setting: Setting) -> dict[str, Name]:
@@ -345,30 +344,3 @@ def _names(setting: Setting) -> dict[str, Name]:
         ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
         LABELLED: (LABELLED, *task, setting.labelled, *drawn),
     }
-
-
-def _digests(row: Result) -> dict[str, str | None]:
-    setting = row.setting
-    return {
-        TASK: setting.task_sha256,
-        DEMONSTRATIONS: row.demonstrations_sha256,
-        ROWS: setting.rows_sha256,
-        LABELLED: setting.labelled_sha256,
-    }
-
-
-def _job(row: Result) -> str:
-    order = "" if row.setting.order_seed is None else f" in order {row.setting.order_seed}"
-    return f"{row.setting.task}, seed {row.setting.seed}{order}, {row.setting.part}"
-
-
-def _refusal(job: Sequence[tuple[Result, Sequence[str]]]) -> str:
-    """One line about the rows of one job and part, each given with its differing digests."""
-    row, _ = job[0]
-    differing = {digest for _, other in job for digest in other}
-    words = " and ".join(OTHER[digest] for digest in OTHER if digest in differing)
-    count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
-    return (
-        f"{row.where}: {_job(row)}: {count} made with {words} than this command uses; name a new "
-        f"{option('output')}, or remove these rows"
-    )

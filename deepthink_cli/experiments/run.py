@@ -31,7 +31,7 @@ from deepthink_cli.experiments.executors.handler import RunUnit
 from deepthink_cli.experiments.executors.scheduler import Scheduler, another_model
 from deepthink_cli.experiments.folder import RunFolder, Shard, open_run_folder
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, data_digest, known, pending
-from deepthink_cli.experiments.results import Setting, check_continues, grouped
+from deepthink_cli.experiments.results import Setting, check_same_data, grouped
 from deepthink_cli.experiments.scorer import Wanted, max_tokens_together, missing_rows, together, work
 from deepthink_cli.io.cache import Store
 from deepthink_cli.io.text import json_sha256
@@ -79,7 +79,7 @@ class Collector:
         from other data.
         """
         planned = [setting for job in jobs if job in mine for setting in job.settings(identity)]
-        check_continues(self.folder.found, planned)
+        check_same_data(self.folder.found, planned)
         groups = [missing_rows(group, mine, identity, self.folder.done) for group in together(jobs, most)]
         unfinished = [(job, settings) for group in groups for job, settings in group.items() if settings]
         there = len(planned) - sum(len(settings) for _, settings in unfinished)

@@ -21,6 +21,11 @@ _IF_SET = ("tokens", "labelled", "scoring", "update")  # written only if they di
 # Fields that distinguish methods.
 COMPARED = ("sampling", "pool_size", "balanced", "technique", "calibration", "scoring", "update")
 READING = ("positions", *STEP)  # fields without effect on T = 1
+# Fields by which arms of the same model are sorted.
+_SORTED = (
+    *("dtype", "quantize", "protocol", "positions", *POOL, "shots", "tokens", "chat"),
+    *("technique", "calibration", "labelled", "scoring", "update", "momentum", "eta"),
+)
 
 
 def is_rival(technique: str | None) -> bool:
@@ -108,19 +113,8 @@ class Arm:
     @property
     def sort_key(self) -> tuple[Any, ...]:
         """The sort key of arms of the same model."""
-        return (
-            *(self.dtype, self.quantize or "", self.protocol, self.positions),
-            *(
-                self.sampling or "",
-                self.pool_size or 0,
-                bool(self.balanced),
-                self.shots or 0,
-                self.tokens or "",
-                str(self.chat or ""),
-            ),
-            *(self.technique or "", self.calibration or "", self.labelled or 0, self.scoring or "", self.update or ""),
-            *(self.momentum, self.eta or 0.0),
-        )
+        values = (getattr(self, name) for name in _SORTED)
+        return tuple((value is not None, str(value) if isinstance(value, Chat) else value) for value in values)
 
     def values(self) -> dict[str, Any]:
         """Every field by name, for JSON and CSV: the chat as text, scoring and update rule if not default."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 from deepthink_cli.experiments.results import Part, grouped
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.job_results import PARTS, JobResults, different_seeds, mean_plain
-from deepthink_cli.report.significance import Paired, Spread, differences
+from deepthink_cli.report.significance import Paired, Spread
 from deepthink_cli.report.tables import LARGE, groups_of, in_order, is_detail, names_of
 
 # Metadata to omit, by suffix, because it differs between files of the same figure.
@@ -58,26 +57,16 @@ LEGEND: Any = {
 class Curve:
     """Accuracy of one arm by T, the mean over `tasks` tasks, of the seeds that have every T on all of them.
 
-    `accuracies` has a value for each seed at every T, `steps` their differences from the baseline, `plain` the
-    accuracies of the baseline; the last two are None if a baseline is missing.
+    By T, `points` are the accuracies over seeds, and `gains` the accuracies less the baseline's, seed by seed. `plain`
+    are the accuracies of the baseline. If a baseline is missing, `gains` is empty and `plain` None.
     """
 
     arm: Arm
     part: Part
     tasks: int
-    accuracies: Mapping[int, Sequence[float]]
-    steps: Mapping[int, Sequence[float]] | None
+    points: Mapping[int, Spread]
+    gains: Mapping[int, Paired]
     plain: Sequence[float] | None
-
-    @cached_property
-    def points(self) -> dict[int, Spread]:
-        """The spread of the accuracy over seeds, by T."""
-        return {t: Spread.of(values) for t, values in self.accuracies.items()}
-
-    @cached_property
-    def gains(self) -> dict[int, Paired]:
-        """The accuracy less the baseline's, seed by seed, by T; empty without a baseline."""
-        return {t: Paired(tuple(values)) for t, values in (self.steps or {}).items()}
 
 
 @dataclass(frozen=True)
@@ -138,21 +127,16 @@ def _curves(arm: Arm, jobs: Sequence[JobResults], members: Sequence[str]) -> lis
 
 def _curve(arm: Arm, part: Part, seeds: Sequence[Sequence[JobResults]], iterations: Sequence[int]) -> Curve:
     """The curve of seeds, each with its jobs on the same tasks."""
-    compared = {t: [[job.compared(t, part) for job in of_seed] for of_seed in seeds] for t in iterations}
-    pairs = {
-        t: [(mean_plain(of_seed), fmean(each.thinking for each in of_seed)) for of_seed in compared[t]]
-        for t in compared
-    }
-    known = {t: [(plain, after) for plain, after in pairs[t] if plain is not None] for t in pairs}
-    is_known = all(len(known[t]) == len(seeds) for t in known)
-    return Curve(
-        arm=arm,
-        part=part,
-        tasks=len(seeds[0]),
-        accuracies={t: [fmean(each.result.accuracy for each in of_seed) for of_seed in compared[t]] for t in compared},
-        steps={t: differences(*zip(*known[t], strict=True)) for t in known} if is_known else None,
-        plain=[plain for plain, _ in known[iterations[0]]] if is_known else None,
-    )
+    points, gains, plain = dict[int, Spread](), dict[int, Paired](), list[float]()
+    for t in iterations:
+        compared = [[job.compared(t, part) for job in of_seed] for of_seed in seeds]
+        points[t] = Spread.of([fmean(each.result.accuracy for each in of_seed) for of_seed in compared])
+        known = [each for each in map(mean_plain, compared) if each is not None]
+        if len(known) == len(seeds):
+            gains[t] = Paired.of(known, [fmean(each.thinking for each in of_seed) for of_seed in compared])
+            plain = plain or known
+    is_known = len(gains) == len(iterations)
+    return Curve(arm, part, len(seeds[0]), points, gains if is_known else {}, plain if is_known else None)
 
 
 def _majority(jobs: Sequence[JobResults]) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, total_ordering
@@ -18,9 +17,9 @@ from typing import Any, TypeVar, get_args
 
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.folder import with_shards
-from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_agree, grouped, read_results
+from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_same_data, grouped, read_results
 from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival, without_step
-from deepthink_cli.report.significance import Discordant, discordant
+from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.techniques.registry import find_recorded
 
@@ -95,31 +94,28 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-class Baselines:
-    """The baselines among rows: all rows of a folder, also if only some of them are shown.
+def baselines_among(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
+    """The rows that are baselines, by what a row and its baseline have in common.
 
     The baseline of Deep-Thinking, and of techniques that change the labels, is their own T = 1. The baseline of other
     techniques is plain in-context learning with the same demonstrations. Fields that affect only further readings, such
     as eta, do not distinguish baselines.
     """
+    plain = [row for row in rows if row.setting.iteration == 1 and not is_rival(row.setting.technique)]
+    return grouped(plain, lambda row: _compared_with(row.setting))
 
-    def __init__(self, rows: Iterable[Result]) -> None:
-        self._rows: dict[Setting, list[Result]] = defaultdict(list)
-        for row in rows:
-            if row.setting.iteration == 1 and not is_rival(row.setting.technique):
-                self._rows[_compared_with(row.setting)].append(row)
 
-    def of(self, row: Result) -> Result | None:
-        """The baseline of a row; None if the rows have none with the same demonstrations and inputs.
+def baseline_of(row: Result, baselines: Mapping[Setting, Sequence[Result]]) -> Result | None:
+    """The baseline of a row; None if there is none with the same demonstrations and inputs.
 
-        Of several, the first with the row's own positions and update rule.
-        """
-        ours, others = row.setting, self._rows.get(_compared_with(row.setting), ())
+    Of several, the first with the row's own positions and update rule.
+    """
 
-        def distance(each: Result) -> list[bool]:
-            return [getattr(each.setting, name) != getattr(ours, name) for name in READING]
+    def distance(each: Result) -> list[bool]:
+        return [getattr(each.setting, name) != getattr(row.setting, name) for name in READING]
 
-        return min((each for each in others if _agree(row, each)), key=distance, default=None)
+    others = baselines.get(_compared_with(row.setting), ())
+    return min((each for each in others if _agree(row, each)), key=distance, default=None)
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ class Comparison:
     @property
     def discordant(self) -> Discordant | None:
         """The inputs that only one of the two gets right."""
-        return None if self.answers is None else discordant(*self.answers)
+        return None if self.answers is None else Discordant.of(*self.answers)
 
 
 def mean_plain(comparisons: Sequence[Comparison]) -> float | None:
@@ -299,7 +295,7 @@ def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) ->
     that must not be averaged over.
     """
     every = list(results)
-    check_agree(every)
+    check_same_data(every)
     rows = _unique(every)
     splitting = _splitting(rows)
     jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
@@ -310,11 +306,11 @@ def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) ->
         job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
         _check_constant(constant.setdefault((arm, setting.task, setting.part), setting), setting)
         job.part(setting.part)[setting.iteration] = row
-    baselines = Baselines(every if among is None else among)
+    baselines = baselines_among(every if among is None else among)
     for job in jobs.values():
         for part in PARTS:
             first = next(iter(job.part(part).values()), None)
-            if first is not None and (baseline := baselines.of(first)) is not None:
+            if first is not None and (baseline := baseline_of(first, baselines)) is not None:
                 job.baselines[part] = baseline
     return list(jobs.values())
 

@@ -30,6 +30,12 @@ class Discordant:
     gained: int
     lost: int
 
+    @classmethod
+    def of(cls, before: Sequence[bool], after: Sequence[bool]) -> Discordant:
+        """Those of two labellings of the same inputs, given by whether each answer is right."""
+        changed = [second for first, second in zip(before, after, strict=True) if first != second]
+        return cls(sum(changed), len(changed) - sum(changed))
+
     @property
     def p(self) -> float:
         """Exact two-sided McNemar p of the discordant inputs."""
@@ -38,14 +44,17 @@ class Discordant:
 
 @dataclass(frozen=True)
 class Paired:
-    """Differences after - before, pair by pair, and their statistics."""
+    """Differences after - before, pair by pair, and their statistics.
+
+    They are rounded to twelve decimals, so that 0.3 - 0.2 and 0.2 - 0.1 are equal and tie in ranks.
+    """
 
     steps: tuple[float, ...]
 
     @classmethod
     def of(cls, before: Sequence[float], after: Sequence[float]) -> Paired:
         """The differences of at least one pair."""
-        return cls(tuple(differences(before, after)))
+        return cls(tuple(round(second - first, 12) for first, second in zip(before, after, strict=True)))
 
     @property
     def spread(self) -> Spread:
@@ -54,29 +63,16 @@ class Paired:
 
     @property
     def ci95(self) -> tuple[float, float] | None:
-        """Student's interval of their mean."""
-        return t_interval(self.steps)
+        """Student's 95 % interval of their mean; None for one difference, and for equal ones.
+
+        Equal differences estimate no variance: an interval of width zero would claim certainty.
+        """
+        return mean_ci95(self.steps) if len(set(self.steps)) > 1 else None
 
     @property
     def wilcoxon_p(self) -> float | None:
         """Exact signed-rank p."""
         return wilcoxon_p(self.steps)
-
-
-def differences(before: Sequence[float], after: Sequence[float]) -> list[float]:
-    """After - before, pair by pair.
-
-    Rounded to twelve decimals, so that 0.3 - 0.2 and 0.2 - 0.1 are equal and tie in ranks.
-    """
-    return [round(second - first, 12) for first, second in zip(before, after, strict=True)]
-
-
-def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's 95 % interval for the mean; None for fewer than two values, and for equal values.
-
-    Equal values estimate no variance: an interval of width zero would claim certainty.
-    """
-    return mean_ci95(values) if len(set(values)) > 1 else None
 
 
 def wilcoxon_p(values: Sequence[float]) -> float | None:
@@ -85,10 +81,13 @@ def wilcoxon_p(values: Sequence[float]) -> float | None:
     Zeros are dropped and ties share their mean rank (Wilcoxon 1945). The null distribution is exact, over all 2^n signs
     of these ranks. None for fewer than two differences; 1 if all are zero.
     """
+    import numpy as np
+
     if len(values) < 2:
         return None
     nonzero = [value for value in values if value]
-    ranks = _doubled_ranks([abs(value) for value in nonzero])
+    _, places, counts = np.unique(np.abs(nonzero), return_inverse=True, return_counts=True)
+    ranks = (2 * counts.cumsum() - counts + 1)[places].tolist()  # doubled, so that the mean rank of a tie is whole
     ways = [1] + [0] * sum(ranks)  # ways[s]: sign patterns whose positive ranks add up to s
     for rank in ranks:
         for total in range(len(ways) - 1, rank - 1, -1):
@@ -96,17 +95,3 @@ def wilcoxon_p(values: Sequence[float]) -> float | None:
     positive = sum(rank for rank, value in zip(ranks, nonzero, strict=True) if value > 0)
     smaller = min(positive, sum(ranks) - positive)
     return min(1.0, 2 * sum(ways[: smaller + 1]) / (1 << len(ranks)))
-
-
-def discordant(before: Sequence[bool], after: Sequence[bool]) -> Discordant:
-    """Count the inputs whose answer became right and those whose answer became wrong."""
-    changed = [second for first, second in zip(before, after, strict=True) if first != second]
-    return Discordant(sum(changed), len(changed) - sum(changed))
-
-
-def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value, so that the mean rank of a tie is an integer."""
-    ordered = sorted(values)
-    first = {value: place for place, value in reversed(list(enumerate(ordered, start=1)))}
-    last = {value: place for place, value in enumerate(ordered, start=1)}
-    return [first[value] + last[value] for value in values]

@@ -180,10 +180,16 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([row(60, iteration=2, rows_sha256="s")], "sst2, seed 0, test: .*b.*:1 has other evaluated rows than .*a.*:1;"),
+        (
+            [row(60, iteration=2, rows_sha256="s")],
+            "b.*:1: sst2, seed 0, test: this row was made with other evaluated rows than .*a.*:1;",
+        ),
         ([row(60, model="other", rows_sha256="s")], "other evaluated rows"),
         ([row(60, iteration=2, demonstrations_sha256="e")], "other demonstrations"),
-        ([*dev([50], 0, 0.01), *curve([50], eta=0.1, part="dev", split="train", rows_sha256="s")], "seed 0, dev: .*:2"),
+        (
+            [*dev([50], 0, 0.01), *curve([50], eta=0.1, part="dev", split="train", rows_sha256="s")],
+            "b.*:2: sst2, seed 0, dev: this row .* than .*:1;",
+        ),
     ],
 )
 def test_a_report_refuses_results_of_different_data(rows: list[Result], message: str, tmp_path: Path) -> None:

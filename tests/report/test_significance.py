@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
+from deepthink_cli.report.significance import Discordant, Paired, Spread, wilcoxon_p
 
 
 def test_the_standard_deviation_is_the_samples() -> None:
@@ -17,13 +17,13 @@ def test_the_standard_deviation_is_the_samples() -> None:
 def test_the_interval_is_students() -> None:
     # Mean 3, sd sqrt(2.5), t(4 degrees of freedom, 97.5 %) = 2.776445.
     half = 2.776445 * math.sqrt(2.5 / 5)
-    assert t_interval([1, 2, 3, 4, 5]) == pytest.approx((3 - half, 3 + half), abs=1e-5)
-    assert t_interval([0.1]) is None
+    assert Paired((1, 2, 3, 4, 5)).ci95 == pytest.approx((3 - half, 3 + half), abs=1e-5)
+    assert Paired((0.1,)).ci95 is None
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.5], [-0.03, -0.03], [0.0] * 10])
 def test_equal_values_have_no_interval(values: list[float]) -> None:
-    assert t_interval(values) is None
+    assert Paired(tuple(values)).ci95 is None
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,9 @@ def test_signed_ranks_agree_with_scipy_over_all_signs(values: list[float]) -> No
 
 def test_equal_steps_are_ties_whatever_their_binary_fractions() -> None:
     assert 0.3 - 0.2 != 0.2 - 0.1
-    steps = differences([0.2, 0.1], [0.3, 0.2])
-    assert steps[0] == steps[1] == 0.1
+    assert Paired.of([0.2, 0.1], [0.3, 0.2]).steps == (0.1, 0.1)
     with pytest.raises(ValueError, match="zip"):
-        differences([0.1], [0.1, 0.2])
+        Paired.of([0.1], [0.1, 0.2])
 
 
 @pytest.mark.parametrize(
@@ -75,6 +74,6 @@ def test_mcnemar_is_the_binomial_test_of_the_discordant(gained: int, lost: int, 
 
 
 def test_only_changed_answers_are_discordant() -> None:
-    assert discordant([True, True, False, False, False], [True, False, True, True, False]) == Discordant(2, 1)
+    assert Discordant.of([True, True, False, False, False], [True, False, True, True, False]) == Discordant(2, 1)
     with pytest.raises(ValueError, match="zip"):
-        discordant([True], [True, False])
+        Discordant.of([True], [True, False])
