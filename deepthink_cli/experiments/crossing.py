@@ -125,13 +125,11 @@ class Crossing:
     @property
     def rows(self) -> int:
         """The number of rows of all runs."""
-        return sum(map(rows_of, self.runs))
-
-
-def rows_of(run: Experiment) -> int:
-    """The number of rows of a run."""
-    jobs = len(run_tasks(run.tasks)) * len(run.seeds) * max(1, len(run.demos_by))
-    return jobs * sum(map(run.rows_of_job, run.chosen_techniques))
+        return sum(
+            len(run_tasks(run.tasks)) * len(run.seeds) * max(1, len(run.demos_by)) * run.rows_of_job(technique)
+            for run in self.runs
+            for technique in run.chosen_techniques
+        )
 
 
 def run_tasks(names: Sequence[str]) -> list[Task]:

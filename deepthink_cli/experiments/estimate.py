@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -12,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.engine.opening import load
 from deepthink_cli.errors import DeepThinkError, option
 from deepthink_cli.events import Progress, Tell, once, silent
-from deepthink_cli.experiments.crossing import Crossing, rows_of, shown
-from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.crossing import Crossing, shown
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, Prepared, known, pending, planned
-from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
+from deepthink_cli.experiments.jobs import Job, Prepared, known, pending
+from deepthink_cli.experiments.prepare import prepare, prepare_jobs
 from deepthink_cli.experiments.results import Setting, grouped
 from deepthink_cli.generation import answered
 from deepthink_cli.io.hub import NotInCache
@@ -59,29 +57,18 @@ def plan_models(
     crossing: Crossing, out: Path, may_load: bool = True, tell: Tell = silent
 ) -> Iterator[tuple[str, int, Estimate]]:
     """The name, the number of runs and the estimate of every model; with `may_load`, models that are here are timed."""
-    by_model: dict[str, list[Experiment]] = defaultdict(list)
-    for run in crossing.runs:
-        offline = run.models[0].model_copy(update={"offline": True})
-        by_model[shown(run.models[0])].append(run.model_copy(update={"models": (offline,)}))
     tell = once(tell)
-    for name, runs in by_model.items():
-        shared = SharedRows()
+    for name, boxes in grouped(crossing.boxes, lambda box: shown(box["models"][0])).items():
+        offline = boxes[0]["models"][0].model_copy(update={"offline": True})
+        part = replace(crossing, boxes=[{**box, "models": (offline,)} for box in boxes], opened=None)
         try:
-            spec = find_model(runs[0].models[0], tell)
-            jobs = [job for run in runs for job in prepare_run(planned(run, spec), out, tell, shared)]
-            forget_training_rows(shared)
-            estimate = estimate_runs(jobs, out, may_load, tell)
+            estimate = estimate_runs(prepare(part, out, tell), out, may_load, tell)
         except DeepThinkError as error:
             absent = "the model, or its data, is not on this machine, and a plan downloads nothing"
-            estimate = _elsewhere(runs, out, absent if isinstance(error, NotInCache) else error.messages[0])
-        yield name, len(runs), estimate
-
-
-def _elsewhere(runs: Sequence[Experiment], out: Path, reason: str) -> Estimate:
-    """The rows of a model that cannot be opened here, or whose data cannot be read."""
-    rows = sum(map(rows_of, runs))
-    written = min(rows, sum(row.setting.model == runs[0].models[0].model for row in found_in(out)))
-    return Estimate(rows - written, written, reason=reason)
+            reason = absent if isinstance(error, NotInCache) else error.messages[0]
+            written = min(part.rows, sum(row.setting.model == offline.model for row in found_in(out)))
+            estimate = Estimate(part.rows - written, written, reason=reason)
+        yield name, len(boxes), estimate
 
 
 def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, tell: Tell = silent) -> Estimate:

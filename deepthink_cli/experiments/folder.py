@@ -6,7 +6,6 @@ is done has a `shard.json` with the digest of the plan, by which a report tells 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Prediction
 
 LOCK = ".lock"
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class RunFolder:
@@ -150,14 +148,6 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
             "output",
             folder,
             f"another deepthink run (process {holder or 'unknown'}) writes there; wait for it, or name another folder",
-        ) from error
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        raise DeepThinkError.of(
-            "output",
-            folder,
-            f"the file system has no locks ({error.strerror}), which a run needs; name a folder on another",
         ) from error
 
 

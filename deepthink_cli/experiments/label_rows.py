@@ -15,7 +15,7 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.experiments.executors.base import Done, Executor, Opened, RowsLabelled, Subject, Unit
-from deepthink_cli.experiments.executors.scheduler import Scheduler
+from deepthink_cli.experiments.executors.scheduler import Client, Scheduler
 from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.scorer import Scorer
@@ -111,8 +111,8 @@ def divided(
     scheduler.raise_failures()
 
 
-class RowsClient:
-    """Tells the scheduler of the chunks of a file's rows, and keeps their predictions (see `Client` there).
+class RowsClient(Client):
+    """Tells the scheduler of the chunks of a file's rows, and keeps their predictions.
 
     At most `most` chunks are read, or labelled out of order, beyond those that are given back.
     """
@@ -131,10 +131,6 @@ class RowsClient:
         self.labelled: dict[int, RowsLabelled] = {}
         self.read = self.given_back = 0
 
-    def refusal(self, subject: Subject, opened: Opened) -> str | None:
-        """Nothing: the memory itself refuses another model."""
-        return None
-
     def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
         """The first chunks; others follow as chunks are given back. Warns as one process does of its own model."""
         for memory in self.memories:
@@ -147,10 +143,6 @@ class RowsClient:
         assert isinstance(unit, ChunkUnit)
         assert isinstance(event, RowsLabelled)
         self.labelled[unit.number] = event
-
-    def missing(self, unit: Unit) -> Unit:
-        """The chunk itself: it is labelled from its beginning."""
-        return unit
 
     def ready(self) -> Iterator[Part]:
         """The chunks whose turn it is, in order; raises the error of a row in its turn."""

@@ -72,7 +72,8 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
                 run = planned(options, spec, given)
                 given = run.demonstrations  # standard input can be read once
                 jobs += prepare_run(run, out, tell, shared)
-    forget_training_rows(shared)
+    for each in shared.values():
+        each.pools.clear()  # training rows take the most memory, and are not needed any more
     problems.raise_any()
     return jobs
 
@@ -130,12 +131,6 @@ def _check_labels(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
         prompt, query = each.demonstrations if isinstance(each, Job) else each.task.prompt, next(iter(each.evaluated))
         labels, where = each.task.labels or (str(query.gold),), f"task {each.task.name}: "
         check_labels(run.spec.tokenizer, prompt, scoring, query.text, labels, tell, where=where, options=other)
-
-
-def forget_training_rows(shared: SharedRows) -> None:
-    """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
-    for each in shared.values():
-        each.pools.clear()
 
 
 def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iterator[Prepared]:

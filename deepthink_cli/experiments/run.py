@@ -17,7 +17,6 @@ from deepthink_cli.experiments.executors.base import (
     InputsScored,
     JobEvent,
     JobsPlanned,
-    JobsStarted,
     Opened,
     RowMade,
     RowsLabelled,
@@ -28,7 +27,7 @@ from deepthink_cli.experiments.executors.base import (
     Unit,
 )
 from deepthink_cli.experiments.executors.handler import RunUnit
-from deepthink_cli.experiments.executors.scheduler import Scheduler, another_model
+from deepthink_cli.experiments.executors.scheduler import Client, Scheduler, another_model
 from deepthink_cli.experiments.folder import RunFolder, Shard, open_run_folder
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, data_digest, known, pending
 from deepthink_cli.experiments.results import Setting, check_same_data, grouped
@@ -62,13 +61,9 @@ class Collector:
             if self.folder.write(event.row, event.predictions, event.job.label):
                 self.tell(RowWritten(event.job, event.row))
             return
-        self.tell(event)
+        self.tell_once(event)
         if isinstance(event, InputsScored):
             self.inputs += event.inputs
-        elif isinstance(event, JobsStarted):
-            for text in dict.fromkeys(job.fewer for job in event.jobs):
-                if text is not None:
-                    self.tell_once(Note(text))
 
     def groups(
         self, jobs: Sequence[Job], mine: Collection[Prepared], identity: ModelIdentity, most: int
@@ -204,8 +199,8 @@ def distribute(jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Co
     return time.perf_counter() - started
 
 
-class RunClient:
-    """What the scheduler asks about the units of runs; see `Client` there."""
+class RunClient(Client):
+    """What the scheduler asks about the units of runs."""
 
     def __init__(self, jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Collector, workers: int) -> None:
         self.jobs, self.collector, self.workers = jobs, collector, workers

@@ -15,7 +15,8 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.by_iteration import Evaluator
-from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, JobsStarted, RowMade
+from deepthink_cli.events import Note
+from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, RowMade
 from deepthink_cli.experiments.jobs import Job, Prepared, parts_of
 from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits, corrections_of
 from deepthink_cli.generation import answered
@@ -81,7 +82,9 @@ def work(engine: Engine, wanted: Mapping[Job, Sequence[Setting]], samples: bool 
     for job in wanted:
         for member in job.members:
             engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
-    yield JobsStarted(jobs)
+    for scorer in scorers:  # demonstrations that are drawn were noted before a model was loaded
+        if scorer.wanted and scorer.job.run.options.demos_by and scorer.job.fewer is not None:
+            yield Note(scorer.job.fewer)
     yield from _read(engine, [scorer for scorer in scorers if scorer.job.tuning is None])
     for scorer in scorers:
         if scorer.wanted and scorer.job.tuning is not None:
@@ -127,8 +130,7 @@ class JobScorer:
     def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], samples: bool) -> None:
         self.engine, self.job, self.wanted, self.samples = engine, job, wanted, samples
         options, key = job.run.options, wanted[0].key if wanted else ""
-        fewer = job.fewer if options.demos_by else None
-        self.info = JobInfo(key, job.label, len(options.rules), options.calibrations[0], fewer)
+        self.info = JobInfo(key, job.label, len(options.rules), options.calibrations[0])
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from deepthink_cli.errors import Naming, Problem, current_naming
 from deepthink_cli.events import Event as Told
-from deepthink_cli.events import Tell
+from deepthink_cli.events import Note, Tell
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.registry import Registry
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 class JobInfo:
     """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them.
 
-    `key` is that of the first row to be made, which no other job has. `fewer` says which demonstrations do not fit, if
-    they were chosen where the job is done.
+    `key` is that of the first row to be made, which no other job has.
     """
 
     key: str
     label: str
     gates: int
     calibration: str
-    fewer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,6 @@ class JobsPlanned(Told):
 
     jobs: int
     inputs: int
-
-
-@dataclass(frozen=True)
-class JobsStarted(Told):
-    """Jobs of one task start together, and are done together; with several workers, others may start meanwhile."""
-
-    jobs: Sequence[JobInfo]
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class RowWritten(Told):
 
 @dataclass(frozen=True)
 class JobsDone(Told):
-    """Jobs that started together are done."""
+    """Jobs of one task that were read together are done."""
 
     jobs: Sequence[JobInfo]
 
@@ -172,7 +163,7 @@ class Died:
     reason: str
 
 
-JobEvent = JobsStarted | InputsScored | RowMade | JobsDone
+JobEvent = Note | InputsScored | RowMade | JobsDone
 Done = JobEvent | RowsLabelled
 Message = Open | Unit
 Event = Done | Opened | Finished | Failed | Died

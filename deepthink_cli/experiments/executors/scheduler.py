@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.events import Tell, Warn
+from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.experiments.executors.base import (
     Died,
     Done,
@@ -20,7 +20,6 @@ from deepthink_cli.experiments.executors.base import (
     Finished,
     InputsScored,
     JobsDone,
-    JobsStarted,
     Message,
     Open,
     Opened,
@@ -36,20 +35,24 @@ RETRIES = 2  # how often a unit is tried again, and a worker replaced without ha
 TICK = 1.0  # seconds of a wait for events
 
 
-class Client(Protocol):
+class Client(ABC):
     """The driver of workers: it knows the units, and writes the rows of a run."""
 
     def refusal(self, subject: Subject, opened: Opened) -> str | None:
         """Why the first worker that has opened a subject may not take part; None if it may."""
+        return None
 
+    @abstractmethod
     def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
         """The units of a subject that a worker has opened; the client may add others while these are done."""
 
+    @abstractmethod
     def happened(self, unit: Unit, event: Done) -> None:
         """Note progress, or write a row."""
 
     def missing(self, unit: Unit) -> Unit:
         """A unit that was interrupted, with the rows that it has made among those that are done."""
+        return unit
 
 
 @dataclass(eq=False)
@@ -170,7 +173,7 @@ class Scheduler:
                 self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case JobsStarted() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
+            case Note() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
                 assert isinstance(message, Unit)
                 self.client.happened(message, event)
 
