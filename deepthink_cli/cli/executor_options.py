@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,12 +84,10 @@ def place_of(text: str | None, queues: bool = False) -> Place | None:
 
 @dataclass(frozen=True)
 class Machines:
-    """The place of a run: this process, a shard, workers, or a queue with so many `shards`."""
+    """The place of a run: this process if there is none; one shard of the run, or a queue for all its shards."""
 
-    shard: Shard | None = None
     place: Place | None = None
-    queue: Queue | None = None
-    shards: int = 0
+    shard: Shard | None = None
 
     @classmethod
     def checked(cls, divided: ExecutorArguments, demonstrations: str | None = None) -> Machines:
@@ -108,9 +106,7 @@ class Machines:
         if demonstrations == "-" and divided.workers is not None:
             problems.add(Problem.of("demos", "-", "workers cannot read standard input; name a file"))
         problems.raise_any()
-        if place is not None and isinstance(place.found, Queue):
-            return cls(None, None, place.found, place.number or 0)
-        return cls(shard, place)
+        return cls(place, shard)
 
     def folder(self, out: Path) -> Path:
         """The folder of the rows: the folder of the shard, or of the first shard of a queue.
@@ -119,29 +115,30 @@ class Machines:
         """
         from deepthink_cli.experiments.folder import Shard
 
-        shard = self.shard if self.queue is None else Shard(1, self.shards)
-        return out if shard is None else shard.folder(out)
+        if self.place is not None and isinstance(self.place.found, Queue):
+            return Shard(1, self.place.number or 0).folder(out)
+        return out if self.shard is None else self.shard.folder(out)
 
-    @contextmanager
-    def executor(self, device: str) -> Iterator[Executor | None]:
+    def executor(self, device: str) -> AbstractContextManager[Executor | None]:
         """The executor that the options name, closed in the end; None for this process and for a queue.
 
         `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
         cluster that cannot be reached.
         """
-        with nullcontext() if self.place is None else started(self.place, device) as executor:
-            yield executor
+        if self.place is None or isinstance(self.place.found, Queue):
+            return nullcontext()
+        return started(self.place, device)
 
     def queued(self, out: Path, quiet: bool) -> bool:
         """Whether a queue was requested; if so, give it the run and print its answer."""
-        if self.queue is None:
+        if self.place is None or not isinstance(self.place.found, Queue):
             return False
 
         def tell(event: Event) -> None:
             if isinstance(event, Note):
                 note(event.text, quiet)
 
-        typer.echo(loaded(self.queue.submit)(self.shards, out, ARGUMENTS.get(), tell))
+        typer.echo(loaded(self.place.found.submit)(self.place.number or 0, out, ARGUMENTS.get(), tell))
         return True
 
 

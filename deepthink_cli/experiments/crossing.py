@@ -12,11 +12,11 @@ from typing import Any
 
 from deepthink_cli.errors import InputError, Problem, Problems, naming_options, option, parameter
 from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, Experiment
-from deepthink_cli.experiments.study import SUFFIXES, OpenedStudy, Study, is_path
+from deepthink_cli.experiments.study import OpenedStudy, Study, is_path
 from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
-from deepthink_cli.tasks.files import read_tasks
+from deepthink_cli.tasks.files import SUFFIXES, read_tasks
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.updates import checked_rule
 

@@ -15,7 +15,7 @@ from deepthink_cli.experiments.results import Result, corrections_of
 from deepthink_cli.io.atomic import replacing
 
 if TYPE_CHECKING:
-    from deepthink_cli.scoring.prediction import Correction, Prediction
+    from deepthink_cli.scoring.prediction import Prediction
 
 
 FOLDER = "samples"
@@ -58,7 +58,13 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
         "candidates": [list(prediction.scores) for prediction in predictions],
         "scores": [list(prediction.scores.values()) for prediction in predictions],
     }
-    columns |= _further(row, predictions, corrections)
+    if corrections is not None:
+        columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
+        columns["bias"] = [list(correction.bias.values()) for correction in corrections]
+    if row.setting.scoring is not None:
+        columns["scoring"] = [row.setting.scoring] * len(predictions)
+    if any(prediction.text is not None for prediction in predictions):
+        columns["text"] = [prediction.text for prediction in predictions]
     path, numbers = samples_path(folder, row), [name for name in _NUMBERS if name.partition(".")[0] in columns]
     _write(path, columns, use_byte_stream_split=numbers, use_dictionary=_WORDS)
     return path
@@ -92,21 +98,6 @@ def read_samples(path: Path, row: Result) -> dict[str, list[Any]]:
     right = [label == gold for label, gold in zip(columns["label"], columns["gold"], strict=True)]
     if right != row.was_right():
         raise InputError(f"{path}: its labels are not those that its result counts; {_again()}")
-    return columns
-
-
-def _further(
-    row: Result, predictions: Sequence[Prediction], corrections: Sequence[Correction] | None
-) -> dict[str, list[Any]]:
-    """The columns that only some rows have."""
-    columns: dict[str, list[Any]] = {}
-    if corrections is not None:
-        columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
-        columns["bias"] = [list(correction.bias.values()) for correction in corrections]
-    if row.setting.scoring is not None:
-        columns["scoring"] = [row.setting.scoring] * len(predictions)
-    if any(prediction.text is not None for prediction in predictions):
-        columns["text"] = [prediction.text for prediction in predictions]
     return columns
 
 

@@ -28,9 +28,10 @@ from deepthink_cli.experiments.figure import FORMS, FigureOptions
 from deepthink_cli.experiments.folder import open_run_folder, with_shards
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
-from deepthink_cli.io.records import place, reason
+from deepthink_cli.io.records import place
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.registry import Registry, instance_of
+from deepthink_cli.tasks.files import SUFFIXES, refusal
 
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
 MAX_SEEDS = 1_000_000
@@ -105,7 +106,6 @@ def _listed(name: str, value: Any) -> Any:
 
 
 FOLDER = Path(__file__).parent / "studies"
-SUFFIXES = (".yaml", ".yml")
 
 
 STUDIES: Registry[Path] = Registry("studies", {}, instance_of(Path))  # folders of further studies
@@ -243,13 +243,8 @@ def _opened(path: Path, layers: Sequence[Layer]) -> OpenedStudy:
 def _message(error: Any, opened: OpenedStudy) -> str:
     field = place(error)
     where = f"{opened.where(*error['loc'])}: {field}" if field else opened.where()
-    if error["type"] in ("extra_forbidden", "invalid_key"):
-        known = ModelOptions.model_fields if len(error["loc"]) > 1 else Study.model_fields
-        near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
-        return f"{where}: no such field; {f'did you mean {near[0]}?' if near else 'docs/experiments.md lists them'}"
-    value = error["input"]
-    shown = "" if value == "" or isinstance(value, tuple | dict | None) else f"{value!r:.60} "
-    return f"{where}: {shown}{reason(error)}"
+    known = ModelOptions.model_fields if len(error["loc"]) > 1 else Study.model_fields
+    return f"{where}: {refusal(error, known, 'docs/experiments.md')}"
 
 
 def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:

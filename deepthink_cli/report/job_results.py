@@ -6,7 +6,6 @@ demonstrations, on the inputs that both have scored.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,6 +17,7 @@ from typing import Any, TypeVar, get_args
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.folder import with_shards
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_same_data, grouped, read_results
+from deepthink_cli.io.mistakes import nearest
 from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival, without_step
 from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import built_in
@@ -45,8 +45,8 @@ def _condition(text: str) -> tuple[str, str]:
         raise InputError.of("where", text, "write FIELD=VALUE, as in eta=0.1")
     field = name.strip().replace("-", "_")
     if field not in FIELDS:
-        close = difflib.get_close_matches(field, FIELDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(FIELDS)}"
+        near = nearest(field, FIELDS)
+        hint = f"the fields are {', '.join(FIELDS)}" if near is None else f"did you mean {near}?"
         raise InputError.of("where", text, f"a setting has no field {field!r}; {hint}")
     return field, value.strip()
 

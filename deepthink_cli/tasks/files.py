@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from deepthink_cli.data.source import Row
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
-from deepthink_cli.io.records import plain, reason
+from deepthink_cli.io.records import nearest, plain, reason
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import judge_of
@@ -255,12 +254,18 @@ def _place(error: Any) -> tuple[object, ...]:
 
 def _reason(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"] if part not in _STEPS)
-    if error["type"] in ("extra_forbidden", "invalid_key"):
-        near = difflib.get_close_matches(place, Task.model_fields, n=1)
-        return f"{place}: no such field; {f'did you mean {near[0]}?' if near else 'docs/tasks.md lists them'}"
-    why = _BAD_NAME if error["type"] == "string_pattern_mismatch" else reason(error)
+    if error["type"] == "string_pattern_mismatch":
+        return f"{place}: {error['input']!r:.60} {_BAD_NAME}"
     if error["type"] == "value_error":  # of a validator, whose message names the value
-        return f"{place}: {why}" if place else why
+        return f"{place}: {reason(error)}" if place else reason(error)
+    return f"{place}: {refusal(error, Task.model_fields, 'docs/tasks.md')}"
+
+
+def refusal(error: Any, known: Iterable[str], page: str) -> str:
+    """Why a field of a file is refused, with its value; for an unknown field, the `known` one that is most like it."""
+    if error["type"] in ("extra_forbidden", "invalid_key"):
+        near = nearest(str(error["loc"][-1]), known)
+        return f"no such field; {f'{page} lists them' if near is None else f'did you mean {near}?'}"
     value = error["input"]
-    shown = "" if value == "" or isinstance(value, list | dict | None) else f"{value!r:.60} "
-    return f"{place}: {shown}{why}"
+    shown = "" if value == "" or isinstance(value, list | tuple | dict | None) else f"{value!r:.60} "
+    return f"{shown}{reason(error)}"

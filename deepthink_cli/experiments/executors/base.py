@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -170,11 +169,6 @@ Event = Done | Opened | Finished | Failed | Died
 
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent
-
-
-def this_version() -> str:
-    """The version of the package."""
-    return version("deepthink-cli")
 
 
 def module_path(variables: Mapping[str, str]) -> str:

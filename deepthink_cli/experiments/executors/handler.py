@@ -11,6 +11,7 @@ import gc
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from warnings import catch_warnings, simplefilter
 
 import torch
@@ -37,7 +38,6 @@ from deepthink_cli.experiments.executors.base import (
     Opened,
     Subject,
     Unit,
-    this_version,
 )
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared, Run, data_digest, known, pending, planned
@@ -144,7 +144,7 @@ class MessageHandler:
             identity=engine.identity,
             most=max_tokens_together(engine),
             events=described(engine),
-            package=this_version(),
+            package=version("deepthink-cli"),
             host=socket.gethostname(),
         )
 

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from queue import Empty, SimpleQueue
 
 from deepthink_cli.errors import DeepThinkError, InputError
@@ -28,7 +29,6 @@ from deepthink_cli.experiments.executors.base import (
     Subject,
     Unit,
     Worker,
-    this_version,
 )
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
@@ -194,9 +194,8 @@ class Scheduler:
 
     def _refusal(self, subject: Subject, opened: Opened) -> str | None:
         """Why a worker may not take part: another version of the package, or another model than the first one has."""
-        if opened.package != this_version():
-            here = f"this machine {this_version()}"
-            return f"{opened.host} has deepthink {opened.package}, {here}; install the same version on all"
+        if opened.package != (here := version("deepthink-cli")):
+            return f"{opened.host} has deepthink {opened.package}, this machine {here}; install the same version on all"
         if subject not in self.first:
             return self.client.refusal(subject, opened)
         ours, others = asdict(self.first[subject].identity), asdict(opened.identity)
