@@ -36,7 +36,7 @@ class Case:
         """The job of a run of one technique with these fields of an `Experiment`."""
         experiment = Experiment.checked(tasks=(self.task,), seeds=(self.seed,), **{**self.common, **options})
         run, nowhere = planned(experiment, self.spec), Path("no-folder")  # whose rows would be continued
-        prepared = prepare_run(run, nowhere, shared=self.shared)
+        prepared = prepare_run(run, nowhere, silent, self.shared)
         chosen = (job for each in pending(prepared) for job in each.jobs(self.engine, store))
         (job,) = (*known(prepared), *chosen)
         return job

@@ -109,7 +109,7 @@ def _missing(jobs: Sequence[Prepared], out: Path) -> Iterator[tuple[Job, list[Se
                 yield job, missing
         if pending(of_run):
             drawn = replace(run, options=run.options.model_copy(update={"demos_by": ()}))
-            drawn_jobs = known(job for task in run.tasks for job in prepare_jobs(drawn, task))
+            drawn_jobs = known(job for task in run.tasks for job in prepare_jobs(drawn, task, {}))
             yield from [(job, job.settings(identity)) for job in drawn_jobs] * len(run.options.demos_by)
 
 

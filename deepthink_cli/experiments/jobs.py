@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from deepthink_cli.calibration.labelled import check_labelled
 from deepthink_cli.calibration.registry import FEWEST, NONE, of_labelled
@@ -43,12 +44,13 @@ from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
 from deepthink_cli.updates import gate_values, rule_text
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Run:
     """A run of an experiment by one model: every task with every seed, technique and gate.
 
     `options` have one value in each axis that a run does not cross. `demonstrations` replace those drawn with seeds.
-    With a `chat`, all demonstrations are turns of a conversation.
+    With a `chat`, all demonstrations are turns of a conversation. A worker, which has a `spec` of its own,
+    gets a run without it.
     """
 
     options: Experiment
@@ -57,6 +59,9 @@ class Run:
     source: Source
     demonstrations: DemonstrationSet | None = None
     chat: Chat | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "spec": None}
 
 
 def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None = None) -> Run:
@@ -290,11 +295,6 @@ class PendingJobs(Prepared):
 def parts_of(setting: Setting) -> list[Part]:
     """The parts that are scored for a row: its own, and the dev rows to which its correction is fitted."""
     return [setting.part] if setting.labelled is None or setting.part == "dev" else [setting.part, "dev"]
-
-
-def data_digest(jobs: Iterable[Prepared]) -> str:
-    """The digest of the tasks, the evaluated rows and the demonstrations of jobs, or the pools that they come from."""
-    return json_sha256([job.data for job in jobs])[:16]
 
 
 def known(jobs: Iterable[Prepared]) -> list[Job]:

@@ -90,7 +90,7 @@ def _find(crossing: Crossing, model: ModelOptions, tell: Tell) -> ModelSpec:
         raise InputError(*(f"{where}: models: {text}" for text in error.messages)) from error
 
 
-def prepare_run(run: Run, out: Path, tell: Tell = silent, shared: SharedRows | None = None) -> list[Prepared]:
+def prepare_run(run: Run, out: Path, tell: Tell, shared: SharedRows) -> list[Prepared]:
     """Read the tasks, and check every job and the rows in the folder, without loading the weights.
 
     Rows that are `shared` with other runs are not read again. Raises InputError with all mistakes of all tasks, and if
@@ -133,7 +133,7 @@ def _check_labels(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
         check_labels(run.spec.tokenizer, prompt, scoring, query.text, labels, tell, where=where, options=other)
 
 
-def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iterator[Prepared]:
+def prepare_jobs(run: Run, task: Task, shared: SharedRows) -> Iterator[Prepared]:
     """Yield a task's jobs for every seed, with every check that does not need the weights.
 
     Demonstrations that do not fit the model are dropped, starting with the first. Rows that are `shared` with other
@@ -142,11 +142,11 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
     _check_free(run, task)
     for name in from_rows(run.options.calibrations) if not task.labels else ():
         raise own_candidates(name, f"task {task.name}")
-    (protocol,), limit, sets = run.options.protocols, run.options.limit, {} if shared is None else shared
+    (protocol,), limit = run.options.protocols, run.options.limit
     key = (task.name, digest(task), protocol, run.source, limit)
-    if key not in sets:
-        sets[key] = evaluation_set(task, protocol, run.source, limit)
-    evaluated = sets[key]
+    if key not in shared:
+        shared[key] = evaluation_set(task, protocol, run.source, limit)
+    evaluated = shared[key]
     if run.options.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
     for seed in run.options.seeds:
@@ -160,8 +160,6 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
             choice = SelectOptions(demos_by=method, shots=shots, seed=seed, balance=balance)
             check_choice(pool, choice)
             yield PendingJobs(run, evaluated, seed, pool, choice)
-    if shared is None:
-        evaluated.pools.clear()
 
 
 def _check_free(run: Run, task: Task) -> None:

@@ -29,7 +29,7 @@ from deepthink_cli.experiments.executors.base import (
 from deepthink_cli.experiments.executors.handler import RunUnit
 from deepthink_cli.experiments.executors.scheduler import Client, Scheduler, another_model
 from deepthink_cli.experiments.folder import RunFolder, Shard, open_run_folder
-from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, data_digest, known, pending
+from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, known, pending
 from deepthink_cli.experiments.results import Setting, check_same_data, grouped
 from deepthink_cli.experiments.scorer import Wanted, max_tokens_together, missing_rows, together, work
 from deepthink_cli.io.cache import Store
@@ -139,7 +139,7 @@ def plan_digest(jobs: Sequence[Prepared]) -> str:
         [
             run.options.model_dump(mode="json", exclude={"models", "tasks", "data_dir", "demos"}),
             run.spec.identify().contents_sha256,
-            data_digest(of_run),
+            [job.data for job in of_run],
         ]
         for run, of_run in grouped(jobs, lambda job: job.run).items()
     ]
@@ -232,20 +232,13 @@ class RunClient(Client):
     def _known(self, run: Run, mine: Sequence[Prepared], opened: Opened) -> list[RunUnit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""
         jobs = known(job for job in self.jobs if job.run is run)
-        of_tasks = grouped(jobs, lambda job: job.task.name).values()
-        numbers = {job: number for of_task in of_tasks for number, job in enumerate(of_task)}
         groups, units = self.collector.groups(jobs, set(mine), opened.identity, opened.most), []
         for wanted in groups:
             unfinished = [job for job, settings in wanted.items() if settings]
             parts = min(len(unfinished), -(-self.workers // len(groups)))
             for written in (unfinished[first::parts] for first in range(parts)):
                 more = f" and {len(written) - 1} more" if len(written) > 1 else ""
-                unit = self._unit(
-                    list(wanted),
-                    f"{written[0].label}{more}",
-                    jobs=tuple(numbers[job] for job in wanted),
-                    written=tuple(numbers[job] for job in written),
-                )
+                unit = self._unit(f"{written[0].label}{more}", list(wanted), written)
                 units.append((sum(_tokens(job, wanted[job]) for job in written), unit))
         return [unit for _, unit in sorted(units, key=lambda entry: -entry[0])]
 
@@ -253,24 +246,10 @@ class RunClient(Client):
         """A unit for each task whose demonstrations are chosen by the workers."""
         number = len(mine) * len(mine[0].run.options.techniques)
         self.collector.tell(JobsPlanned(number, sum(each.inputs for each in mine)))
-        tasks = grouped(mine, lambda job: job.task.name)
-        return [self._unit(of_task, task) for task, of_task in tasks.items()]
+        return [self._unit(task, of_task) for task, of_task in grouped(mine, lambda job: job.task.name).items()]
 
-    def _unit(
-        self, read: Sequence[Prepared], label: str, jobs: tuple[int, ...] = (), written: tuple[int, ...] = ()
-    ) -> RunUnit:
-        """The unit of jobs that are read together; without numbers, of all jobs of a task."""
-        return RunUnit(
-            subject=read[0].model,
-            label=label,
-            run=read[0].run.options,
-            task=read[0].task.name,
-            jobs=jobs,
-            written=written,
-            digest=data_digest(read),
-            done=self.done,
-            samples=self.collector.folder.samples,
-        )
+    def _unit(self, label: str, jobs: Sequence[Prepared], written: Sequence[Job] = ()) -> RunUnit:
+        return RunUnit(jobs[0].model, label, jobs, written, self.done, self.collector.folder.samples)
 
 
 def _tokens(job: Job, wanted: Sequence[Setting]) -> float:

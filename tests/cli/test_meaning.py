@@ -139,7 +139,7 @@ def effect_of_run(crossing: Crossing) -> Any:
     (task,) = run.tasks
     limit = spec.limits.largest(run.options.positions[0], options.iterations)
     done: list[Any] = [options.scoring, limit, options.calibrations]
-    for job in prepare_jobs(run, task):
+    for job in prepare_jobs(run, task, {}):
         if isinstance(job, Job):
             rows = sorted(job.rows_sha256.items())
             done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _points(job)]

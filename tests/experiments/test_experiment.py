@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from deepthink_cli.cli.console import duration
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import silent
 from deepthink_cli.experiments import estimate
 from deepthink_cli.experiments.crossing import Box, count, cross, split, without
 from deepthink_cli.experiments.experiment import Experiment
@@ -100,7 +101,8 @@ def prepared(models: Models, tmp_path: Path) -> list[Job]:
     task, data = tiny_task(tmp_path)
     options = Experiment.checked(iterations=3, etas="0.01,0.1", seeds="2", protocols=("paper",))
     spec = open_model(ModelOptions(model=str(models("llama"))))
-    return known(prepare_run(Run(options, spec, tuple(find_tasks([str(task)])), Source(data)), tmp_path / "out"))
+    run = Run(options, spec, tuple(find_tasks([str(task)])), Source(data))
+    return known(prepare_run(run, tmp_path / "out", silent, {}))
 
 
 def test_what_is_repeated_are_tokens_that_are_read_and_scored(

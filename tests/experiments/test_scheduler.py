@@ -74,6 +74,10 @@ def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
     return [(life, message) for life, message in executor.messages if isinstance(message, kind)]
 
 
+def task_of(message: Message) -> str | None:
+    return message.jobs[0].task.name if isinstance(message, RunUnit) else None
+
+
 @pytest.mark.plugins
 @pytest.mark.parametrize(
     "options",
@@ -124,14 +128,14 @@ def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepared: Prepa
 
 def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared: Prepare) -> None:
     def dies_of_first(life: int, message: Message, event: Event) -> Iterable[Event]:
-        return [Died("was killed")] if isinstance(message, RunUnit) and message.task == "first" else [event]
+        return [Died("was killed")] if task_of(message) == "first" else [event]
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(2, dies_of_first)
     with pytest.raises(DeepThinkError, match="first, seed 0: not done: 3 workers ended while doing it") as caught:
         do(run, executor=executor)
     assert not isinstance(caught.value, InputError)
     assert len(rows(run)) == 2  # those of the second task
-    units = [message.task for _, message in messages(executor, Unit) if isinstance(message, RunUnit)]
+    units = [task_of(message) for _, message in messages(executor, Unit)]
     assert units.count("first") == 3
     do(run, executor=InlineExecutor(2))
     assert len(rows(run)) == 4
@@ -139,7 +143,7 @@ def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared
 
 def test_an_error_that_every_worker_would_meet_is_not_tried_again(prepared: Prepare) -> None:
     def refuses(life: int, message: Message, event: Event) -> Iterable[Event]:
-        of_first = isinstance(message, RunUnit) and message.task == "first"
+        of_first = task_of(message) == "first"
         return [Failed(("task first: no query fits",), True)] if of_first else [event]
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(1, refuses)
@@ -173,11 +177,11 @@ def test_a_worker_with_another_package_or_model_is_refused(prepared: Prepare, ot
     assert {"package": "install the same version", "model": "config_sha256", "dtype": "dtype"}[other] in warning
 
 
-def test_a_unit_of_other_rows_is_refused_by_its_digest(prepared: Prepare, tmp_path: Path) -> None:
+def test_other_rows_of_a_worker_are_refused_by_their_digest(prepared: Prepare, tmp_path: Path) -> None:
     run = prepared("out", seeds="1")
     rows_of_first = tmp_path / "first" / "data" / "tiny" / "test.jsonl"
     rows_of_first.write_text(rows_of_first.read_text().replace("warm", "chilly"))
-    with pytest.raises(InputError, match=r"first, seed 0: its rows, demonstrations or model on .* digests differ"):
+    with pytest.raises(DeepThinkError, match=r"first, seed 0: .* task first: its test rows have changed since"):
         do(run, executor=InlineExecutor(1))
 
 

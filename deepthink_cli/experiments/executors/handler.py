@@ -1,15 +1,15 @@
 """What a worker does with messages: it opens a subject, and does units of it.
 
 A unit of a run is a group of jobs of one task whose readings share a pass. Where there are fewer groups than
-workers, several units read the same jobs, and each writes the rows of some. A worker prepares the jobs again from the
-options of the run; a digest of their data shows whether they are the same.
+workers, several units read the same jobs, and each writes the rows of some. A worker gets jobs as they were prepared,
+and reads their rows from its own files, which a digest of the rows checks.
 """
 
 from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from warnings import catch_warnings, simplefilter
@@ -39,10 +39,8 @@ from deepthink_cli.experiments.executors.base import (
     Subject,
     Unit,
 )
-from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Prepared, Run, data_digest, known, pending, planned
+from deepthink_cli.experiments.jobs import Job, Prepared, known, pending
 from deepthink_cli.experiments.label_rows import ChunkWorker, RowLabels
-from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.scorer import max_tokens_together, missing_rows, together, work
 from deepthink_cli.io.cache import Store
 from deepthink_cli.model.opening import open_model
@@ -54,54 +52,33 @@ from deepthink_cli.model.spec import ModelSpec
 class RunUnit(Unit):
     """Some jobs of one task of a run, or all of them if a method chooses their demonstrations with the model.
 
-    `jobs` are numbers in the order of `prepare_jobs`, empty for all; they are read together, and the rows of those that
-    are `written` are made, except the rows with the keys `done`. `digest` is that of the data of the jobs. With
-    `samples`, rows come with the predictions of their inputs.
+    The `jobs` are read together, and the rows of those that are `written` are made, except the rows with the keys
+    `done`. With `samples`, rows come with the predictions of their inputs.
     """
 
-    run: Experiment
-    task: str
-    jobs: tuple[int, ...]
-    written: tuple[int, ...]
-    digest: str
+    jobs: Sequence[Prepared]
+    written: Sequence[Job]
     done: frozenset[str]
     samples: bool
 
 
 class RunWorker:
-    """A model and the jobs of the tasks of one run, which are kept for the units that follow."""
+    """A model, which does units of its runs."""
 
     def __init__(self, spec: ModelSpec, engine: Engine, store: Store | None) -> None:
         self.spec, self.engine, self.store = spec, engine, store
-        self.run: Run | None = None
-        self.prepared: dict[str, list[Prepared]] = {}  # by task
 
     def do(self, unit: Unit) -> Iterator[JobEvent]:
-        """Make the missing rows of a unit; raises InputError if its jobs are others on this machine."""
+        """Make the missing rows of a unit."""
         assert isinstance(unit, RunUnit)
-        of_task = self._prepared(unit)
-        read = [of_task[number] for number in unit.jobs] or of_task
-        if data_digest(read) != unit.digest:
-            raise InputError(
-                f"{unit.label}: its rows, demonstrations or model on {socket.gethostname()} are others than those of "
-                "this run (their digests differ); give every machine the same data, model and versions"
-            )
-        groups, written = [known(read)], known(of_task[number] for number in unit.written)
-        if not unit.jobs:
-            written = [job for each in pending(read) for job in each.jobs(self.engine, self.store)]
+        for job in unit.jobs:
+            job.run.spec = self.spec  # which is not sent
+        groups, written = [known(unit.jobs)], unit.written
+        if to_choose := pending(unit.jobs):
+            written = [job for each in to_choose for job in each.jobs(self.engine, self.store)]
             groups = list(together(written, max_tokens_together(self.engine)))
         for group in groups:
             yield from work(self.engine, missing_rows(group, written, self.engine.identity, unit.done), unit.samples)
-
-    def _prepared(self, unit: RunUnit) -> list[Prepared]:
-        """The jobs of the unit's task."""
-        if self.run is None or self.run.options != unit.run:
-            self.run = planned(unit.run, self.spec)
-            self.prepared.clear()
-        if unit.task not in self.prepared:
-            task = next(task for task in self.run.tasks if task.name == unit.task)
-            self.prepared[unit.task] = list(prepare_jobs(self.run, task))
-        return self.prepared[unit.task]
 
 
 class MessageHandler:
