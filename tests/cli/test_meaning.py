@@ -144,7 +144,7 @@ def effect_of_run(crossing: Crossing) -> Any:
             rows = sorted(job.rows_sha256.items())
             done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _points(job)]
         else:
-            done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256, options.tokens]
+            done += [job.pool.sha256, job.pool.queries, job.choice, run.chat, job.evaluated.rows_sha256, options.tokens]
             techniques = options.chosen_techniques
             done += [(each.name, options.points(each), options.dev_size) for each in techniques]
             done += [each for each in techniques if isinstance(each, Trained)]
