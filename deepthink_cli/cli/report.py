@@ -37,34 +37,6 @@ TABLES = ("terminal", "markdown", "csv", "json")
 _OTHERS = [f"{name}: {each.summary}." for name, each in FORMATS.items() if name not in TABLES]
 _SUFFIXES = [suffix for each in FORMATS.values() for suffix in each.suffixes if suffix]
 _FOLDERS = " or ".join(f"--output-format {name}" for name, each in FORMATS.items() if each.is_folder)
-OutputFormat = Annotated[
-    str | None,
-    Flag(
-        OUTPUT,
-        " ".join(["Formatted tables, or numbers in [0, 1] as csv and json.", *_OTHERS, "Default: terminal."]),
-        names=lambda: FORMATS,
-        variable=False,
-    ),
-]
-Published = Annotated[
-    bool,
-    Flag(
-        DATA,
-        f"Show {' and '.join(each.summary for each in PUBLISHED.values())} next to those of the run.",
-        variable=False,
-    ),
-]
-ReportedIteration = Annotated[
-    int | None,
-    Field(ge=1),
-    Flag(
-        METHOD,
-        "Report this T. Default: the best on the dev rows; without dev rows, the last.",
-        "T",
-        hint="a whole number from 1, as in 5",
-        variable=False,
-    ),
-]
 AllTasks = Annotated[bool, Flag(DATA, "Show every task of a group that has more than ten.", variable=False)]
 Where = Annotated[
     list[str] | None,
@@ -76,29 +48,53 @@ Where = Annotated[
         variable=False,
     ),
 ]
-Output = Annotated[
-    Path | None,
-    Flag(
-        OUTPUT,
-        f"Output file; the suffix decides the format: {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
-        f"{_FOLDERS and f'; with {_FOLDERS} a folder'}. Default: stdout.",
-        "FILE",
-        short="-o",
-        variable=False,
-    ),
-]
 
 
 class ReportArguments(Options):
     """Options of a report: its rows, its form, and its file."""
 
-    at: ReportedIteration = None
-    published: Published = False
+    at: Annotated[
+        int | None,
+        Field(ge=1),
+        Flag(
+            METHOD,
+            "Report this T. Default: the best on the dev rows; without dev rows, the last.",
+            "T",
+            hint="a whole number from 1, as in 5",
+            variable=False,
+        ),
+    ] = None
+    published: Annotated[
+        bool,
+        Flag(
+            DATA,
+            f"Show {' and '.join(each.summary for each in PUBLISHED.values())} next to those of the run.",
+            variable=False,
+        ),
+    ] = False
     all_tasks: AllTasks = False
     where: Where = None
     details: Details = False
-    output_format: OutputFormat = None
-    output: Output = None
+    output_format: Annotated[
+        str | None,
+        Flag(
+            OUTPUT,
+            " ".join(["Formatted tables, or numbers in [0, 1] as csv and json.", *_OTHERS, "Default: terminal."]),
+            names=lambda: FORMATS,
+            variable=False,
+        ),
+    ] = None
+    output: Annotated[
+        Path | None,
+        Flag(
+            OUTPUT,
+            f"Output file; the suffix decides the format: {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
+            f"{_FOLDERS and f'; with {_FOLDERS} a folder'}. Default: stdout.",
+            "FILE",
+            short="-o",
+            variable=False,
+        ),
+    ] = None
 
 
 Reporting = Annotated[ReportArguments, Without(*(() if PUBLISHED else ("published",)))]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, TaskNames
@@ -191,7 +190,7 @@ class RunProgress:
         self.tell = tell
         self.done = self.inputs = self.jobs = self.total = 0
         self.started: float | None = None
-        self.rows: dict[JobInfo, list[Result]] = defaultdict(list)  # the test rows with the first calibration
+        self.rows: dict[JobInfo, list[Result]] = defaultdict(list)  # the test rows
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -201,10 +200,7 @@ class RunProgress:
                 self.total += inputs
             case InputsScored(_, inputs):
                 self.inputs += inputs
-            case RowWritten(job, row) if (row.setting.part, row.setting.calibration or NONE) == (
-                "test",
-                job.calibration,
-            ):
+            case RowWritten(job, row) if row.setting.part == "test":
                 self.rows[job].append(row)
             case JobsDone(jobs):
                 for job in jobs:
@@ -221,13 +217,14 @@ class RunProgress:
 
     def _tell_of(self, job: JobInfo) -> None:
         """Tell a line of a finished job, with the speed of the run so far."""
-        rows = self.rows.pop(job, None)
-        if not rows:
+        written = self.rows.pop(job, None)
+        if not written:
             return
+        rows = [row for row in written if row.setting.calibration == written[0].setting.calibration]
         row, setting = rows[-1], rows[-1].setting
         before = [each for each in rows if each.setting.iteration == 1 < setting.iteration]
         first = f"T = 1: {before[-1].accuracy:.1%}, " if before else ""
-        gate = f", {brief(setting.gate)}" if job.gates > 1 else ""
+        gate = f", {brief(setting.gate)}" if len({each.setting.gate for each in rows}) > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         found = f"{first}T = {setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"
         self.tell(Note(f"{job.label}: {found} ({self._speed:,.0f} inputs/s, job {self.done} of {self.jobs})"))

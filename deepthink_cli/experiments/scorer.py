@@ -24,7 +24,7 @@ from deepthink_cli.method import Method
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
+from deepthink_cli.scoring.prediction import Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES, think_in_batches
@@ -129,12 +129,11 @@ class JobScorer:
 
     def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], samples: bool) -> None:
         self.engine, self.job, self.wanted, self.samples = engine, job, wanted, samples
-        options, key = job.run.options, wanted[0].key if wanted else ""
-        self.info = JobInfo(key, job.label, len(options.rules), options.calibrations[0])
+        self.info = JobInfo(wanted[0].key if wanted else "", job.label)
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
-        self.observes = any(each.of_states for each in of_labelled(options.calibrations))
+        self.observes = any(each.of_states for each in of_labelled(job.run.options.calibrations))
         self.first: dict[int, dict[Part, list[Prediction]]] = {}  # T = 1 of each member, which all gates share
         self.members: dict[
             Point, dict[int, tuple[Memory, dict[Part, list[Prediction]]]]
@@ -252,7 +251,10 @@ class JobScorer:
         for prediction in predictions:
             evaluator.add(prediction)
         evaluation, demonstrations = evaluator.result(), self.job.demonstrations
-        metrics, majority = evaluation.last, evaluation.majority
+        metrics, majority, corrected = evaluation.last, evaluation.majority, None
+        if corrections is not None:
+            last = corrections[-1]
+            corrected = Corrected(last.inputs, last.counted, (last.bias or None) if demonstrations.labels else None)
         right = [prediction.label == prediction.query.gold for prediction in predictions]
         return Result(
             key=setting.key,
@@ -275,11 +277,5 @@ class JobScorer:
             unscored=self.unscored[setting.part],
             left_out=dict(sorted(self.job.drawn.left_out.items())),
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
-            corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
+            corrected=corrected,
         )
-
-
-def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:
-    """What the corrections of one row of a run rest on; `shared` if all inputs have the same candidates."""
-    last = corrections[-1]
-    return Corrected(last.inputs, last.counted, (last.bias or None) if shared else None)

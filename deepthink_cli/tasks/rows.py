@@ -15,6 +15,7 @@ from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.io.hub import forbidden_by
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows
 from deepthink_cli.selection.options import TaskOptions
@@ -23,7 +24,7 @@ from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.judges import check_may_run, tell_of_programs
-from deepthink_cli.tasks.sources import Source, needs_hub
+from deepthink_cli.tasks.sources import Source, files_of
 from deepthink_cli.tasks.splits import (
     Drawn,
     EvaluationSet,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 def announce(source: Source, tasks: Sequence[Task], tell: Tell) -> None:
     """Report that rows may be downloaded, before that happens."""
-    remote = sum(needs_hub(task, source) for task in tasks)
+    remote = 0 if source.data_dir or forbidden_by(source.offline) else sum(not files_of(task) for task in tasks)
     if remote:
         rows = "its rows" if remote == 1 else f"the rows of {remote} tasks"
         tell(Note(f"reading {rows} from the hub, or from its cache"))

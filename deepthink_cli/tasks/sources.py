@@ -46,11 +46,6 @@ def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     return _hub_rows(task, split, source)
 
 
-def needs_hub(task: Task, source: Source) -> bool:
-    """Whether rows may be downloaded."""
-    return source.data_dir is None and not forbidden_by(source.offline) and not files_of(task)
-
-
 def files_of(task: Task) -> list[str]:
     """The files on this machine that the task's definition names."""
     return list(dict.fromkeys(split.file for split in task.splits.values() if split.file is not None))

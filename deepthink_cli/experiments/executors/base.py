@@ -23,15 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobInfo:
-    """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them.
-
-    `key` is that of the first row to be made, which no other job has.
-    """
+    """A job in events: `label` names it, and `key` is that of the first row to be made, which no other job has."""
 
     key: str
     label: str
-    gates: int
-    calibration: str
 
 
 @dataclass(frozen=True)
