@@ -90,30 +90,27 @@ def _prompt(task: Task) -> tuple[str, str]:
 
 
 def _counted(task: Task, source: Source) -> dict[str, Any]:
-    """The counts of a task; a note, and none, if its rows are not there."""
-    try:
-        return _counts(task, source)
-    except InputError as error:
-        note(f"the rows could not be counted: {error.messages[0]}")
-        return {}
+    """Rows and labels under every protocol, and the rows skipped or excluded from demonstrations, by reason.
 
-
-def _counts(task: Task, source: Source) -> dict[str, Any]:
-    """Rows and labels under every protocol, and the rows skipped or excluded from demonstrations, by reason."""
+    Nothing, with a note, if the rows are not there.
+    """
     from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
     counts: dict[str, Any] = {}
-    for protocol in task.protocols:
-        evaluated = evaluation_set(task, protocol, source)
-        drawn = draw_demonstrations(task, evaluated)
-        labels = Counter(query.gold for query in evaluated) if task.labels else {}
-        counts[protocol] = {
-            "split": evaluated.split,
-            "rows": len(evaluated),
-            "labels": {label: labels[label] for label in task.labels or []},
-            "skipped": dict(evaluated.skipped),
-            "left_out": dict(drawn.left_out),
-        }
+    try:
+        for protocol in task.protocols:
+            evaluated = evaluation_set(task, protocol, source)
+            labels = Counter(query.gold for query in evaluated) if task.labels else {}
+            counts[protocol] = {
+                "split": evaluated.split,
+                "rows": len(evaluated),
+                "labels": {label: labels[label] for label in task.labels or []},
+                "skipped": dict(evaluated.skipped),
+                "left_out": dict(draw_demonstrations(task, evaluated).left_out),
+            }
+    except InputError as error:
+        note(f"the rows could not be counted: {error.messages[0]}")
+        return {}
     return {"counted": counts}
 
 

@@ -142,35 +142,30 @@ Where = Callable[..., str]
 Options = Mapping[str, tuple[str, Any]]  # by field, the option as it was typed and its value
 
 
-@dataclass(frozen=True)
-class Layer:
-    """Some fields of a study and where they are written: a file, one of its scales, or options; later ones win."""
-
-    fields: Mapping[str, Any]
-    where: Where
+Fields = Mapping[str, tuple[Any, Where]]  # the value of each field as it is written, and where: in a file, or an option
 
 
 @dataclass(frozen=True)
 class OpenedStudy:
-    """A valid study, with the place of each of its fields for messages."""
+    """A valid study, with the place of each of its fields for messages; `name` has the place of the others."""
 
     path: Path
     study: Study
-    layers: Sequence[Layer]
+    fields: Fields
 
-    def where(self, *keys: object) -> str:
+    def where(self, *keys: Any) -> str:
         """`study.yaml:7`, or the option: where a field of the study is written; the start of the file for none."""
-        layer = next((each for each in reversed(self.layers) if keys and keys[0] in each.fields), self.layers[0])
-        return layer.where(*keys)
+        _, where = self.fields.get(keys[0] if keys else "", self.fields["name"])
+        return where(*keys)
 
     def written(self, field: str) -> Any:
         """The value of a field as it is written, before validation; None for one that is omitted."""
-        return next((each.fields[field] for each in reversed(self.layers) if field in each.fields), None)
+        return self.fields[field][0] if field in self.fields else None
 
     def is_replaced(self, axis: str) -> bool:
         """Whether an axis has other values than those that the author of the exclusions saw."""
-        level = {name: n for n, layer in enumerate(self.layers) for name in layer.fields}
-        return level.get(axis, 0) > level.get("exclude", 0)
+        seen = [self.fields[name][1] for name in ("name", "exclude") if name in self.fields]
+        return axis in self.fields and self.fields[axis][1] not in seen
 
 
 def open_study(name: str, scale: str | None = None, options: Options | None = None) -> OpenedStudy:
@@ -184,25 +179,24 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     if not isinstance(document.values, dict):
         raise InputError(f"{document.where()}: must be a mapping of a study's fields; see docs/experiments.md")
     check_allows_no_code(document.values, document.where)
-    base = _layer(document, {"name": path.stem, **document.values}, path.parent)
+    base = _fields(document, {"name": path.stem, **document.values}, path.parent)
     scales = _scales(document, path.parent)
     problems = Problems()
-    written = problems.tried(_opened, path, [base])
-    problems.each(lambda layer: _opened(path, [base, layer]), scales.values())
+    written = problems.tried(_opened, path, base)
+    problems.each(lambda fields: _opened(path, base | fields), scales.values())
     problems.raise_any()
     if scale is not None and scale not in scales:
         known = f"the study has {', '.join(scales)}" if scales else "the study has no scales"
         raise InputError.of("scale", scale, f"{document.where(SCALES)} does not name it; {known}")
-    chosen = [] if scale is None else [scales[scale]]
-    typed = [Layer({field: value}, _typed(option)) for field, (option, value) in (options or {}).items()]
-    return _opened(path, [base, *chosen, *typed]) if chosen or typed else written
+    typed = {field: (value, _typed(option)) for field, (option, value) in (options or {}).items()}
+    return _opened(path, base | scales.get(scale or "", {}) | typed) if scale or typed else written
 
 
 def _typed(option: str) -> Where:
     return lambda *_: option
 
 
-def _scales(document: Document, folder: Path) -> dict[str, Layer]:
+def _scales(document: Document, folder: Path) -> dict[str, dict[str, tuple[Any, Where]]]:
     """The scales of a study file by name; raises InputError for those that are not mappings of fields."""
     written = document.values.get(SCALES) or {}
     if not isinstance(written, dict):
@@ -218,22 +212,24 @@ def _scales(document: Document, folder: Path) -> dict[str, Layer]:
                     raise InputError(
                         f"{document.where(SCALES, name, field)}: {field}: cannot be set in a scale; omit it"
                     )
-            scales[str(name)] = _layer(document, fields, folder, SCALES, name)
+            scales[str(name)] = _fields(document, fields, folder, SCALES, name)
     problems.raise_any()
     return scales
 
 
-def _layer(document: Document, fields: Mapping[str, Any], folder: Path, *place: object) -> Layer:
+def _fields(
+    document: Document, fields: Mapping[str, Any], folder: Path, *place: object
+) -> dict[str, tuple[Any, Where]]:
     """The fields that a document has at a place."""
-    return Layer(_located(fields, folder), partial(document.where, *place))
+    where = partial(document.where, *place)
+    return {name: (value, where) for name, value in _located(fields, folder).items()}
 
 
-def _opened(path: Path, layers: Sequence[Layer]) -> OpenedStudy:
-    content = {name: value for layer in layers for name, value in layer.fields.items()}
+def _opened(path: Path, fields: Fields) -> OpenedStudy:
     try:
-        return OpenedStudy(path, Study.model_validate(content), layers)
+        return OpenedStudy(path, Study.model_validate({name: value for name, (value, _) in fields.items()}), fields)
     except ValidationError as error:
-        draft = OpenedStudy(path, Study.model_construct(), layers)
+        draft = OpenedStudy(path, Study.model_construct(), fields)
         mistakes = error.errors()
         inner = {mistake["loc"][:-1] for mistake in mistakes}  # pydantic counts only valid values of a list
         known = [each for each in mistakes if each["type"] != "too_short" or each["loc"] not in inner]
