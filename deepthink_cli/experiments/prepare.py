@@ -12,7 +12,7 @@ from deepthink_cli.calibration.calibrator import own_candidates
 from deepthink_cli.calibration.extended_labels import check_labels, other_score
 from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE, from_rows, of_labelled
-from deepthink_cli.data.examples import DemonstrationSet, Example
+from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
@@ -21,6 +21,7 @@ from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, jobs_after, known, pending, planned
 from deepthink_cli.experiments.results import check_same_data
+from deepthink_cli.experiments.samples import as_lines
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.choice import check_choice
@@ -184,15 +185,12 @@ def _check_free(run: Run, task: Task) -> None:
 def _drawn(run: Run, evaluated: EvaluationSet, seed: int) -> Drawn:
     if run.demonstrations is not None:
         examples = run.demonstrations.examples
-        rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
+        rows = [
+            (f"{option('demos')}: row {n}, {shorten(as_lines(each.text), 40, placeholder='...')!r}", each)
+            for n, each in enumerate(examples, start=1)
+        ]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
         return Drawn(run.demonstrations, Counter())
     return draw_demonstrations(
         evaluated.task, evaluated, run.options.shots[0], seed, run.options.orders[0], run.options.sampling[0]
     )
-
-
-def _beginning(example: Example) -> str:
-    """The first words of a demonstration, for messages."""
-    texts = [example.text] if isinstance(example.text, str) else example.text.values()
-    return shorten(" ".join(texts), 40, placeholder="...")

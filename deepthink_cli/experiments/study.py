@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,6 +28,7 @@ from deepthink_cli.experiments.folder import open_run_folder, with_shards
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.records import place
+from deepthink_cli.io.text import nearest
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.registry import Registry, instance_of
 from deepthink_cli.tasks.files import SUFFIXES, refusal
@@ -128,9 +128,8 @@ def study_path(name: str) -> Path:
         return Path(name)
     known = packaged()
     if name not in known:
-        near = difflib.get_close_matches(name, [*known, *(known_name.rpartition("/")[2] for known_name in known)], n=1)
-        full = [each for each in known if near and each in (near[0], f"{each.rpartition('/')[0]}/{near[0]}")]
-        hint = f"did you mean {full[0]}?" if full else "deepthink study list shows them; a file ends in .yaml"
+        near = nearest(name, known)
+        hint = "deepthink study list shows them; a file ends in .yaml" if near is None else f"did you mean {near}?"
         raise InputError(f"{name}: no such study; {hint}")
     return known[name]
 

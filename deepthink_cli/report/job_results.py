@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.folder import with_shards
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_same_data, grouped, read_results
-from deepthink_cli.io.mistakes import nearest
+from deepthink_cli.io.text import nearest
 from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival, without_step
 from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import built_in

@@ -22,7 +22,6 @@ from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.cache import Store
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
 from deepthink_cli.io.text import jsonable
-from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Selected
@@ -280,7 +279,7 @@ def select(
     started = time.perf_counter()
     chosen = choose_demonstrations(engine, pool, options, store, tell, queries)
     chosen = replace(chosen, seconds=time.perf_counter() - started)
-    _check_chosen(chosen, spec, tell)
+    _check_labels(chosen, tell)
     return chosen
 
 
@@ -333,8 +332,8 @@ def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:
             tell(Note(f"{name}: {count} {'row' if count == 1 else 'rows'} left out: {reason}"))
 
 
-def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
-    """Warn if the chosen rows do not fit the model together, or if a label is missing."""
+def _check_labels(chosen: Chosen, tell: Tell) -> None:
+    """Warn if no row of a label was chosen."""
     missing = [label for label, count in chosen.labels.items() if not count]
     if missing:
         way = (
@@ -342,8 +341,3 @@ def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
             f"{option('balance')}"
         )
         tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
-    if spec is not None:
-        try:
-            check_fit(spec.limits, spec.tokenizer, chosen.demonstrations, 1, "continued", spec.id)
-        except InputError as error:
-            tell(Warn(error.messages[0]))

@@ -13,7 +13,8 @@ from deepthink_cli.data.source import Row
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
-from deepthink_cli.io.records import nearest, plain, reason
+from deepthink_cli.io.records import plain, reason
+from deepthink_cli.io.text import nearest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import judge_of

@@ -144,7 +144,7 @@ def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared
 def test_an_error_that_every_worker_would_meet_is_not_tried_again(prepared: Prepare) -> None:
     def refuses(life: int, message: Message, event: Event) -> Iterable[Event]:
         of_first = task_of(message) == "first"
-        return [Failed(("task first: no query fits",), True)] if of_first else [event]
+        return [Failed(("task first: no query fits",))] if of_first else [event]
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(1, refuses)
     with pytest.raises(InputError, match="task first: no query fits"):

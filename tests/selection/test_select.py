@@ -86,21 +86,6 @@ def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
     ]
 
 
-def test_chosen_rows_that_do_not_fit_together_are_a_warning(models: Models, tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [
-        {"text": f"{'a warm film ' * 60}{number}", "label": str(number % 2)} for number in range(40)
-    ]
-    events: list[Event] = []
-    model = ModelOptions(model=str(models("gpt2")))
-    select(
-        pool_of_file(str(write_rows(tmp_path / "long.jsonl", rows))),
-        SelectOptions(demos_by="random", shots=30),
-        model,
-        tell=events.append,
-    )
-    assert any(isinstance(event, Warn) and "demonstrations too long" in event.text for event in events), events
-
-
 def test_queries_that_the_task_evaluates_are_refused(tmp_path: Path) -> None:
     path, data = tiny_task(tmp_path)
     evaluated = evaluation_set(find_task(str(path)), "paper", Source(data))

@@ -130,7 +130,7 @@ class RowMade:
 
 @dataclass(frozen=True)
 class RowsLabelled:
-    """The predictions of a chunk of rows, or the error that one of them raised; see `Failed` for its fields."""
+    """The predictions of a chunk of rows, or the error that one of them raised: an InputError, or another."""
 
     part: Part
     problems: tuple[Problem, ...] = ()
@@ -144,15 +144,14 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error stopped what the worker was asked to do; `is_input` if every worker would meet it."""
+    """An error that every worker would meet stopped what the worker was asked to do."""
 
     problems: tuple[Problem, ...]
-    is_input: bool
 
 
 @dataclass(frozen=True)
 class Died:
-    """The worker ended, with the reason as far as it is known."""
+    """The worker ended, or failed as another may not, with the reason as far as it is known."""
 
     reason: str
 

@@ -22,13 +22,13 @@ from deepthink_cli.errors import (
     DeepThinkError,
     InputError,
     Naming,
-    Problem,
     naming_options_everywhere,
     out_of_memory,
     parameter,
     ran_out_of_memory,
 )
 from deepthink_cli.experiments.executors.base import (
+    Died,
     Event,
     Failed,
     Finished,
@@ -90,22 +90,24 @@ class MessageHandler:
         self.work: RunWorker | ChunkWorker | None = None
 
     def handle(self, message: Message) -> Iterator[Event]:
-        """Do what a message asks; every error becomes the event `Failed`."""
+        """Do what a message asks; every error becomes the event `Failed` or `Died`."""
         if isinstance(message, Open):
             self.naming = message.naming
-        try:
-            with naming_options_everywhere(self.naming):
+        with naming_options_everywhere(self.naming):
+            try:
                 if isinstance(message, Open):
                     yield self._opened(message.subject)
                 else:
                     assert self.work is not None
                     yield from self.work.do(message)
                     yield Finished()
-        except DeepThinkError as error:
-            yield Failed(error.problems, isinstance(error, InputError))
-        except Exception as error:
-            text = out_of_memory(error) if ran_out_of_memory(error) else f"{type(error).__name__}: {error}"
-            yield Failed((Problem(text),), False)
+            except InputError as error:
+                yield Failed(error.problems)
+            except DeepThinkError as error:
+                yield Died(f"failed: {'; '.join(error.messages)}")
+            except Exception as error:
+                text = out_of_memory(error) if ran_out_of_memory(error) else f"{type(error).__name__}: {error}"
+                yield Died(f"failed: {text}")
 
     def _opened(self, subject: Subject) -> Opened:
         if self.work is not None:

@@ -97,20 +97,14 @@ class Scheduler:
         try:
             self._assign()
             while any(slot.message is not None for slot in self.slots):
-                if (arrived := self._next_event()) is not None:
-                    self._handle(*arrived)
+                with suppress(Empty):  # an endless wait would not see Ctrl-C on Windows
+                    self._handle(*self.events.get(timeout=TICK))
                 yield
                 self._assign()
             self._name_what_is_left()
         finally:
             for slot in self.slots:
                 self._stop(slot)
-
-    def _next_event(self) -> tuple[_Slot, int, Event] | None:
-        """The next event; None if there is none for a while, since an endless wait would not see Ctrl-C on Windows."""
-        with suppress(Empty):
-            return self.events.get(timeout=TICK)
-        return None
 
     def _assign(self) -> None:
         """Give something to every worker that waits; workers are started when there is something for them."""
@@ -166,11 +160,9 @@ class Scheduler:
             case Finished():
                 slot.message, slot.failures = None, 0
                 self.counts["units"] += 1
-            case Failed(problems, is_input) if is_input:
+            case Failed(problems):
                 slot.message = None
                 self._fail_for_good(message, "; ".join(map(str, problems)))
-            case Failed(problems):
-                self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
             case Note() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
