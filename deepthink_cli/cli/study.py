@@ -111,7 +111,11 @@ class StudyArguments(Options):
         }
         fields = {"model": "models", "task": "tasks"}
         replaced = {
-            fields.get(each, each): (flag(each, _text(value)), values.get(each, value)) for each, value in given.items()
+            fields.get(each, each): (
+                flag(each, ",".join(map(str, value)) if isinstance(value, list) else str(value)),
+                values.get(each, value),
+            )
+            for each, value in given.items()
         }
         return open_study(name, self.scale, replaced)
 
@@ -138,10 +142,6 @@ def _computed(context: typer.Context, arguments: Given[ModelOptions], model: Mod
 def folder_of(output: Path | None, opened: OpenedStudy) -> Path:
     """The folder of a study's rows: the named one, or runs/NAME."""
     return output or Path("runs") / opened.study.name
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @grouped
@@ -189,7 +189,7 @@ def plan_study(
     Every mistake, also of its scales, is named by file and line. Times are measured by a short probe where the weights
     are on this machine.
     """
-    from deepthink_cli.experiments.crossing import cross_study
+    from deepthink_cli.experiments.crossing import count, cross_study
     from deepthink_cli.experiments.estimate import plan_models
     from deepthink_cli.experiments.study import open_study
 
@@ -202,7 +202,14 @@ def plan_study(
     folder = folder_of(output, opened)
     with Show(common) as tell:
         plans = list(plan_models(crossing, folder, not no_probe, tell))
-    values = _described(opened, crossing)
+    values: dict[str, Any] = {
+        "study": opened.study.name,
+        "file": str(opened.path),
+        "models": list(dict.fromkeys(run.models[0].model for run in crossing.runs)),
+        "tasks": [task.name for each in crossing.tasks.values() for task in each],
+        "combinations": sum(map(count, crossing.boxes)),  # a file of several tasks counts once
+        "runs": len(crossing.boxes),
+    }
     if common.as_json:
         plan = [
             {"model": name, "runs": runs, **asdict(estimate), "rows": estimate.rows + estimate.written}
@@ -210,9 +217,10 @@ def plan_study(
         ]
         write_json({**values, "out": str(folder), "plan": plan})
         return
-    title, runs = opened.study.title, values["runs"]
+    title, runs, names = opened.study.title, len(crossing.boxes), values["tasks"]
+    shown = ", ".join([*names[:8], *(["..."] if len(names) > 8 else [])])
     counted = f"{values['combinations']} combinations in {runs} run{'s'[: runs != 1]}"
-    report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
+    report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {len(names)}: {shown}")
     report(f"work     {counted} of {len(plans)} model{'s'[: len(plans) != 1]}")
     report(f"folder   {folder} (not written: this is a plan)", "")
     rows = [[name, *_cells(estimate)] for name, _, estimate in plans]
@@ -222,28 +230,10 @@ def plan_study(
             note(f"{name}: {estimate.reason}", common.quiet)
 
 
-def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
-    """A crossed study as JSON values."""
-    from deepthink_cli.experiments.crossing import count
-
-    return {
-        "study": opened.study.name,
-        "file": str(opened.path),
-        "models": list(dict.fromkeys(run.models[0].model for run in crossing.runs)),
-        "tasks": [task.name for each in crossing.tasks.values() for task in each],
-        "combinations": sum(map(count, crossing.boxes)),  # a file of several tasks counts once
-        "runs": len(crossing.boxes),
-    }
-
-
 def _cells(estimate: Estimate) -> list[str]:
     numbers = (estimate.rows + estimate.written, estimate.written, estimate.inputs, estimate.tokens)
     written = ("" if number is None else f"{number:,}" for number in numbers)
     return [*written, "" if estimate.seconds is None else duration(estimate.seconds)]
-
-
-def _first(names: list[str]) -> str:
-    return f"{len(names)}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
 
 
 @about(first="output scale model task seeds iterations limit data_dir samples workers")

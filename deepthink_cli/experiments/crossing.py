@@ -75,11 +75,6 @@ def shown(value: object) -> str:
     return "null" if value is None else str(value)
 
 
-def listed(values: Sequence[object]) -> str:
-    """The first values of an axis as text."""
-    return ", ".join([*map(shown, values[:MAX_LISTED]), *(["..."] if len(values) > MAX_LISTED else [])])
-
-
 def matching(axis: str, written: Any, values: Sequence[Any], tasks: Tasks) -> list[Any]:
     """The values of an axis that an exclusion names: equal ones, models by their id, tasks also by their group."""
     if axis == "tasks":
@@ -198,7 +193,8 @@ def _excluded(opened: OpenedStudy, number: int, axes: Box, tasks: Tasks) -> Box:
         for value in written if isinstance(written, list) else [written]:
             matched = matching(axis, value, known, tasks)
             if not matched and not opened.is_replaced(axis):
-                problems.add(f"{where}: {shown(value)} matches nothing: {axis} is {listed(known)}")
+                listed = [*map(shown, known[:MAX_LISTED]), *(["..."] if len(known) > MAX_LISTED else [])]
+                problems.add(f"{where}: {shown(value)} matches nothing: {axis} is {', '.join(listed)}")
             values[axis] += tuple(matched)
     problems.raise_any()
     return values

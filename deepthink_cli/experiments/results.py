@@ -206,7 +206,10 @@ class Result:
 
     def was_right(self) -> list[bool]:
         """For every scored input, in order, whether its label is correct."""
-        return from_bits(self.correct, self.n)
+        import numpy as np
+
+        packed = np.frombuffer(base64.b64decode(self.correct), np.uint8)
+        return [bool(bit) for bit in np.unpackbits(packed, count=self.n, bitorder="little")]
 
 
 def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:
@@ -234,14 +237,6 @@ def bits(right: Sequence[bool]) -> str:
     import numpy as np
 
     return base64.b64encode(np.packbits(np.array(right, dtype=bool), bitorder="little").tobytes()).decode()
-
-
-def from_bits(text: str, number: int) -> list[bool]:
-    """The booleans that `bits` packed."""
-    import numpy as np
-
-    packed = np.frombuffer(base64.b64decode(text), np.uint8)
-    return [bool(bit) for bit in np.unpackbits(packed, count=number, bitorder="little")]
 
 
 def read_results(folder: str | Path) -> list[Result]:

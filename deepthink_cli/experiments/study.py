@@ -232,14 +232,13 @@ def _opened(path: Path, fields: Fields) -> OpenedStudy:
         mistakes = error.errors()
         inner = {mistake["loc"][:-1] for mistake in mistakes}  # pydantic counts only valid values of a list
         known = [each for each in mistakes if each["type"] != "too_short" or each["loc"] not in inner]
-        raise InputError(*(_message(mistake, draft) for mistake in known)) from error
-
-
-def _message(error: Any, opened: OpenedStudy) -> str:
-    field = place(error)
-    where = f"{opened.where(*error['loc'])}: {field}" if field else opened.where()
-    known = ModelOptions.model_fields if len(error["loc"]) > 1 else Study.model_fields
-    return f"{where}: {refusal(error, known, 'docs/experiments.md')}"
+        problems = Problems()
+        for mistake in known:
+            field = place(mistake)
+            where = f"{draft.where(*mistake['loc'])}: {field}" if field else draft.where()
+            names = ModelOptions.model_fields if len(mistake["loc"]) > 1 else Study.model_fields
+            problems.add(f"{where}: {refusal(mistake, names, 'docs/experiments.md')}")
+        raise InputError(*problems.found) from error
 
 
 def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -161,13 +161,12 @@ def on_common_inputs(results: Sequence[Result]) -> list[list[bool]]:
     """Whether each result on the same rows is right, for every input that all of them have."""
     if len({tuple(each.unscored) for each in results}) == 1:
         return [each.was_right() for each in results]
-    left_out = {place for each in results for place in each.unscored}
-    return [[right for place, right in _placed(each) if place not in left_out] for each in results]
-
-
-def _placed(row: Result) -> Iterable[tuple[int, bool]]:
-    unscored = set(row.unscored)
-    return zip((place for place in range(row.n + len(unscored)) if place not in unscored), row.was_right(), strict=True)
+    left_out, answers = {place for each in results for place in each.unscored}, []
+    for each in results:
+        unscored = set(each.unscored)
+        places = (place for place in range(each.n + len(unscored)) if place not in unscored)
+        answers.append([right for place, right in zip(places, each.was_right(), strict=True) if place not in left_out])
+    return answers
 
 
 def _share(answers: Sequence[bool], whole: Result) -> float:
@@ -297,7 +296,10 @@ def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) ->
     every = list(results)
     check_same_data(every)
     rows = _unique(every)
-    splitting = _splitting(rows)
+    of_tasks = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
+    splitting = [
+        name for name in SPLITTING if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in of_tasks)
+    ]  # also if different arms have the values
     jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
     constant: dict[tuple[Arm, str, Part], Setting] = {}
     for row in rows:
@@ -335,12 +337,6 @@ def _unique(results: Iterable[Result]) -> list[Result]:
             where = f"{setting.model}, {setting.task}, seed {setting.seed}, T = {setting.iteration}"
             raise InputError(f"{where}: two different results for one setting; give one run that has it, not both")
     return list(by_key.values())
-
-
-def _splitting(rows: Sequence[Result]) -> list[str]:
-    """The fields of `SPLITTING` with several values for one task, also in different arms."""
-    by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
-    return [name for name in SPLITTING if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in by_task)]
 
 
 def _check_constant(expected: Setting, setting: Setting) -> None:

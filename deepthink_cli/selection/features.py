@@ -92,7 +92,9 @@ class Observer:
             tell(Progress(READING, done, len(queries)))
         joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
         tokens = np.split(joined["tokens"], np.cumsum(joined["lengths"])[:-1]) if self.every_token else None
-        return Features(joined["hidden"], _probabilities(joined["sums"], queries), tokens, read)
+        is_alike = len({query.candidates for query in queries}) == 1
+        probabilities = softmax(joined["sums"].reshape(len(queries), -1)) if is_alike else None
+        return Features(joined["hidden"], probabilities, tokens, read)
 
     @cached_property
     def memory(self) -> Memory | None:
@@ -151,10 +153,3 @@ def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...
     """
     by_tokens = sorted(tokenized, key=lambda query: query.prefix)
     return by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix))
-
-
-def _probabilities(sums: Floats, queries: Sequence[Query]) -> Floats | None:
-    """The softmax (n, C) of scores (n * C,) over the candidates, in float64."""
-    if len({query.candidates for query in queries}) != 1:
-        return None
-    return softmax(sums.reshape(len(queries), -1))

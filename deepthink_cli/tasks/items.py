@@ -201,8 +201,11 @@ class TaskColumns:
         """The row with the template's fields; raises InputError for a row that fits neither template nor task."""
         answerable = self.free or self.labels or CANDIDATES in row.fields
         fits = row.fields.keys() >= set(self.template.text_fields) and answerable
-        if fits and not (labelled and self.labels and self._is_coded(row)):
+        if fits and not (labelled and self.labels):
             return row
+        text = str(row.fields.get(self.template.label_field, "")).strip()
+        if fits and same_label(self.labels, self.words.get(text, text)) is not None:
+            return row  # its true label is a label word, and no code of one
         task = self.find()
         if task is None:
             self._check_fields(row)
@@ -230,11 +233,6 @@ class TaskColumns:
                 f"for the columns of task {self.made_for}, name its file with {option('task')}"
             )
             raise InputError(Problem(reason, place=row.where))
-
-    def _is_coded(self, row: Row) -> bool:
-        """Whether the row's true label is missing or is not a label word."""
-        text = str(row.fields.get(self.template.label_field, "")).strip()
-        return same_label(self.labels, self.words.get(text, text)) is None
 
     def _converted(self, row: Row, task: Task, labelled: bool) -> Row:
         query = query_of(task, row, any_number=True, labelled=labelled)
