@@ -111,7 +111,7 @@ def select(
 ) -> None:
     """Choose demonstrations from a pool of labelled rows."""
     from deepthink_cli.io.cache import Store
-    from deepthink_cli.selection.choice import check_output_holds, queries_of_file
+    from deepthink_cli.selection.choice import check_output_holds, queries_of_file, write_scores, write_selection
     from deepthink_cli.selection.choice import select as choose
     from deepthink_cli.tasks.sources import source_of
 
@@ -132,7 +132,13 @@ def select(
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(), tell)
-    _write(result, asked.output, asked.pool_scores)
+    if asked.pool_scores is not None:
+        write_scores(result, asked.pool_scores)
+    if asked.output == STDOUT:
+        sys.stdout.writelines(map(json_line, result.rows()))
+        sys.stdout.flush()
+    else:
+        write_selection(result, asked.output)
     _report(result, asked.output, _next(asked, prompt, model, result), common)
 
 
@@ -220,18 +226,6 @@ def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRo
     for message in field_warnings(solved, prompt.labels is not None, pool.has_header):
         tell(Warn(message))
     return rows
-
-
-def _write(chosen: Chosen, output: Path, scores: Path | None) -> None:
-    from deepthink_cli.selection.choice import write_scores, write_selection
-
-    if scores is not None:
-        write_scores(chosen, scores)
-    if output == STDOUT:
-        sys.stdout.writelines(map(json_line, chosen.rows()))
-        sys.stdout.flush()
-    else:
-        write_selection(chosen, output)
 
 
 def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOptions], chosen: Chosen) -> str:

@@ -22,7 +22,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import FOLDER as SAMPLES
 from deepthink_cli.experiments.samples import without_samples, write_samples, write_texts
-from deepthink_cli.io.atomic import append, cut, refusals, sweep, whole_lines, writing
+from deepthink_cli.io.atomic import append, cut, refusals, sweep, whole_lines
 
 if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Prediction
@@ -194,15 +194,6 @@ class Shard:
         """Which of some neighbouring blocks of work belong to this shard: about as much of it as to any other."""
         middles = [after - size / 2 for after, size in zip(accumulate(sizes), sizes, strict=True)]
         return [int(middle * self.of / sum(sizes)) == self.number - 1 for middle in middles]
-
-    def begin(self, folder: Path) -> None:
-        """Remove the plan of an earlier run of the shard, until it is done again."""
-        (folder / MANIFEST).unlink(missing_ok=True)
-
-    def end(self, folder: Path, plan: str) -> None:
-        """Write the digest of the plan of a shard that is done; raises DeepThinkError if that fails."""
-        with writing(folder / MANIFEST) as file:
-            file.write(json.dumps({"plan": plan}) + "\n")
 
 
 def with_shards(runs: Iterable[Path]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -28,10 +29,11 @@ from deepthink_cli.experiments.executors.base import (
 )
 from deepthink_cli.experiments.executors.handler import RunUnit
 from deepthink_cli.experiments.executors.scheduler import Client, Scheduler, another_model
-from deepthink_cli.experiments.folder import RunFolder, Shard, open_run_folder
+from deepthink_cli.experiments.folder import MANIFEST, RunFolder, Shard, open_run_folder
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, known, pending
 from deepthink_cli.experiments.results import Setting, check_same_data, grouped
 from deepthink_cli.experiments.scorer import Wanted, max_tokens_together, missing_rows, together, work
+from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.cache import Store
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.provenance import ModelIdentity
@@ -103,7 +105,7 @@ def execute(
     tell(RunsPrepared(list(dict.fromkeys(job.run for job in jobs)), out))
     with open_run_folder(out, samples) as folder:
         if shard is not None:
-            shard.begin(out)
+            (out / MANIFEST).unlink(missing_ok=True)  # the plan of an earlier run, until this one is done
         if folder.unsampled:
             text = f"{out}: the samples of {len(folder.unsampled)} rows are missing or damaged"
             tell(Warn(f"{text}; those of this command are made again"))
@@ -119,7 +121,8 @@ def execute(
         finally:
             tell(RunEnded())
         if shard is not None:
-            shard.end(out, plan_digest(jobs))
+            with writing(out / MANIFEST) as file:
+                file.write(json.dumps({"plan": plan_digest(jobs)}) + "\n")
     return RunSummary(str(out), sum(job.rows for job in mine), folder.written, collector.inputs, seconds)
 
 
