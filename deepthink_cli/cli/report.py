@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -111,17 +110,20 @@ def report(
     """Print tables of runs or of a study, against T = 1."""
     from deepthink_cli.experiments.folder import shard_warnings
     from deepthink_cli.io.atomic import writing
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.outputs import check_apart, check_folder_apart
     from deepthink_cli.report.job_results import read_jobs
 
     problems, output = Problems(), chosen.output
     read = read_by(config=common.config)
     with problems.collected():
         named = chosen.output_format
-        if named is not None:
-            _check_taken(named, chosen.model_dump())
+        for each in FORMATS[named].without if named is not None else ():
+            if getattr(chosen, each):
+                raise InputError.of(each, None, f"is about tables, and --output-format {named} writes none; omit it")
         if named is not None and FORMATS[named].is_folder:
-            _check_folder(named, output, runs)
+            if output is None:
+                raise InputError.of("output_format", named, "writes a folder; name it, as in -o records")
+            check_folder_apart(output, runs)
         elif output is not None:
             check_apart(output, read, runs=runs)
         form = _format(named, common.as_json, output)
@@ -143,22 +145,6 @@ def report(
             note(f"wrote {output}", common.quiet)
     for line in notes:
         note(line, common.quiet)
-
-
-def _check_taken(name: str, given: Mapping[str, Any]) -> None:
-    """Raise InputError for an option that a format does not take."""
-    for each in FORMATS[name].without:
-        if given.get(each):
-            raise InputError.of(each, None, f"is about tables, and --output-format {name} writes none; omit it")
-
-
-def _check_folder(name: str, output: Path | None, runs: Collection[Path]) -> None:
-    """Raise InputError unless a format that writes a folder can write it."""
-    from deepthink_cli.outputs import check_folder_apart
-
-    if output is None:
-        raise InputError.of("output_format", name, "writes a folder; name it, as in -o records")
-    check_folder_apart(output, runs)
 
 
 def _format(format: str | None, json: bool, output: Path | None) -> str:

@@ -219,7 +219,13 @@ class RunClient(Client):
         """The units of a model with missing rows; raises InputError if rows of the folder come from other data."""
         units, self.done = deque[Unit](), frozenset(self.collector.folder.done)
         for run, mine in grouped(self.mine[subject], lambda job: job.run).items():
-            units += self._pending(pending(mine)) if pending(mine) else self._known(run, mine, opened)
+            if not (to_choose := pending(mine)):
+                units += self._known(run, mine, opened)
+                continue
+            number, inputs = len(to_choose) * len(run.options.techniques), sum(each.inputs for each in to_choose)
+            self.collector.tell(JobsPlanned(number, inputs))
+            of_tasks = grouped(to_choose, lambda job: job.task.name)
+            units += [self._unit(task, of_task) for task, of_task in of_tasks.items()]
         return units
 
     def happened(self, unit: Unit, event: Done) -> None:
@@ -244,12 +250,6 @@ class RunClient(Client):
                 unit = self._unit(f"{written[0].label}{more}", list(wanted), written)
                 units.append((sum(_tokens(job, wanted[job]) for job in written), unit))
         return [unit for _, unit in sorted(units, key=lambda entry: -entry[0])]
-
-    def _pending(self, mine: Sequence[PendingJobs]) -> list[RunUnit]:
-        """A unit for each task whose demonstrations are chosen by the workers."""
-        number = len(mine) * len(mine[0].run.options.techniques)
-        self.collector.tell(JobsPlanned(number, sum(each.inputs for each in mine)))
-        return [self._unit(task, of_task) for task, of_task in grouped(mine, lambda job: job.task.name).items()]
 
     def _unit(self, label: str, jobs: Sequence[Prepared], written: Sequence[Job] = ()) -> RunUnit:
         return RunUnit(jobs[0].model, label, jobs, written, self.done, self.collector.folder.samples)

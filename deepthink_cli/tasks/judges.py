@@ -45,23 +45,13 @@ class ExactMatch(Judge):
     source = "https://arxiv.org/abs/2110.14168"
 
     def answers(self, free: Free, gold: str, text: str, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The compared parts of the answer column and of the generated text, by the task's patterns."""
-        return true_answer(free, gold), given_answer(free, text)
+        """The compared parts of the answer column and of the text, by the task's patterns; empty without an answer."""
+        true = gold if free.gold is None else found(free.gold, gold)
+        given = text.strip() if free.extract is None else found(free.extract, text)
+        return _compared(free, true or ""), _compared(free, given or "")
 
 
 _PUNCTUATION = r"[.,;:!?\"'`*$]+(?=\s|$)|(?<!\S)[\"'`*$]+"
-
-
-def true_answer(free: Free, gold: str) -> str:
-    """The part of the answer column's text that is compared."""
-    answer = gold if free.gold is None else found(free.gold, gold)
-    return _compared(free, answer or "")
-
-
-def given_answer(free: Free, text: str) -> str:
-    """The part of a generated text that is compared; empty if it has no answer."""
-    answer = text.strip() if free.extract is None else found(free.extract, text)
-    return _compared(free, answer or "")
 
 
 def _compared(free: Free, answer: str) -> str:

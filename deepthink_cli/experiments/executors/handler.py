@@ -117,7 +117,12 @@ class MessageHandler:
                 torch.cuda.empty_cache()
         with catch_warnings():
             simplefilter("ignore", RuntimeWarning)  # the warning is part of the answer
-            self.work = self._work_of(subject)
+            if isinstance(subject, RowLabels):
+                self.work = ChunkWorker(subject)
+            else:
+                assert isinstance(subject, ModelOptions)
+                spec = open_model(subject)
+                self.work = RunWorker(spec, load_model(spec), self.store)
         engine = self.work.engine
         return Opened(
             identity=engine.identity,
@@ -126,10 +131,3 @@ class MessageHandler:
             package=version("deepthink-cli"),
             host=socket.gethostname(),
         )
-
-    def _work_of(self, subject: Subject) -> RunWorker | ChunkWorker:
-        if isinstance(subject, RowLabels):
-            return ChunkWorker(subject)
-        assert isinstance(subject, ModelOptions)
-        spec = open_model(subject)
-        return RunWorker(spec, load_model(spec), self.store)
