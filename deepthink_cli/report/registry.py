@@ -7,8 +7,7 @@ great_tables 1.1 writes no Markdown.
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -85,16 +84,6 @@ def markdown(page: Page) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """CSV with a header; an absent value is an empty field."""
-    text = io.StringIO()
-    names = dict.fromkeys(name for row in rows for name in row)
-    out = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
-    out.writeheader()
-    out.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [
         cell.rjust(width) if place else cell.ljust(width)
@@ -103,16 +92,17 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def _plain(value: Any) -> Any:
-    return printable(value) if isinstance(value, str) else value
-
-
 def _markdown(reported: Reported, file: TextIO) -> None:
     file.write(markdown(reported.page))
 
 
 def _csv(reported: Reported, file: TextIO) -> Sequence[str]:
-    file.write(comma_separated(reported.page.records()))
+    """A header and the rows; an absent value is an empty field."""
+    rows = reported.page.records()
+    out = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    out.writeheader()
+    for row in rows:
+        out.writerow({name: printable(value) if isinstance(value, str) else value for name, value in row.items()})
     return reported.page.footnotes
 
 
