@@ -20,7 +20,6 @@ from deepthink_cli.calibration.labelled import (
 )
 from deepthink_cli.calibration.notes import check_storable, check_supported
 from deepthink_cli.calibration.registry import CENTROID, HEAD, NONE, THRESHOLDS, calibration
-from deepthink_cli.calibration.several_labels import thresholds_with_head
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
@@ -99,11 +98,10 @@ def calibrate(
 
 def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> Thresholds:
     """The thresholds of a memory, of the shares of label scores or of a head."""
-    (memories,), scoring, source = loaded.members, loaded.scorer.scoring, Path(rows.split).name
+    (memories,), scorer = loaded.members, loaded.scorer
+    layers = observed_layers(len(memories[0].keys)) if name == HEAD else ()
     measured = _measured(loaded, rows, name == HEAD, tell)
-    if name == HEAD:
-        return thresholds_with_head(measured, memories, source, scoring)
-    return thresholds_of(chain.from_iterable(measured), loaded.scorer.memory.provenance, source, scoring)
+    return thresholds_of(measured, scorer.memory.provenance, Path(rows.split).name, scorer.scoring, layers)
 
 
 def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:

@@ -117,7 +117,7 @@ class Thresholds:
 
     They were fitted to scores with the options `scoring`, on `rows` rows of the file `source` in `folds` folds. The
     figures are of the last iteration, on rows to which the thresholds were not fitted. With a `head`, the shares are
-    those of its scores (`calibration.several_labels`).
+    those of its scores (`multilabel.py`).
     """
 
     scoring: dict[str, Value]

@@ -4,26 +4,46 @@ A row gets a label if the label's share among the candidates exceeds its thresho
 of its label (SCut: Yang 2001, A study on thresholding strategies for text categorization). The threshold is the mean of
 the best thresholds over the training parts of a cross-validation (Fan and Lin 2007, A study on threshold selection for
 multi-label classification).
+
+With a head, the share of a label does not depend on the other labels: with the head of two labels, y and not y, that
+`discriminants` fits to hidden states alone,
+
+    score(y) = score of y - score of not y,    share(y) = 1 / (1 + exp(-score(y))).
+
+The thresholds are then fitted to shares of rows that the head has not seen.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.calibration.discriminants import discriminants
+from deepthink_cli.calibration.registry import HEAD
 from deepthink_cli.corrections import Head, Thresholds
-from deepthink_cli.data.examples import Query
-from deepthink_cli.data.same_input import FOLDS, SEED, input_groups
+from deepthink_cli.data.same_input import FOLDS, SEED, input_groups, parted
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.provenance import Provenance
+from deepthink_cli.scoring.heads import LinearHead
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
+from deepthink_cli.scoring.scoring import Scoring, check_stored
 from deepthink_cli.scoring.softmax import logistic, shares
+
+if TYPE_CHECKING:
+    from numpy import bool_
+    from numpy.typing import NDArray
+
+    from deepthink_cli.scoring.softmax import Floats
+
+    Bools = NDArray[bool_]
+
+GiveLabels = Callable[[Prediction], tuple[str, ...]]
+LEAST = 2  # inputs with a label, and without it, for a head
 
 
 def has_several(provenance: Provenance) -> bool:
@@ -38,30 +58,25 @@ def label_shares(prediction: Prediction) -> dict[str, float]:
     return dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
 
 
-@dataclass(frozen=True)
-class GivenLabels:
-    """The labels that predictions give, by the thresholds that a memory stores for an iteration, or above 1 / C."""
+def labels_given(provenance: Provenance, scoring: Scoring, name: str) -> GiveLabels:
+    """The labels that a prediction gives, which may be none, in the order of its candidates.
 
-    stored: Thresholds | None
+    A label's share exceeds the threshold that the memory `name` stores for the iteration, or 1 / C. Raises InputError
+    for thresholds of another scoring.
+    """
+    stored = provenance.thresholds
+    if stored is not None:
+        used, how = scoring.correctable, " ROWS"
+        if stored.head is not None:
+            used, how = scoring.of_states, f" ROWS {option('calibrate')} head"
+        check_stored(stored.scoring, used, "the set of thresholds", name, how)
 
-    @classmethod
-    def of(cls, provenance: Provenance, scoring: Scoring, name: str) -> GivenLabels:
-        """The choice of labels by the memory `name`; raises InputError for thresholds of another scoring."""
-        stored = provenance.thresholds
-        if stored is not None:
-            used, how = scoring.correctable, " ROWS"
-            if stored.head is not None:
-                used, how = scoring.of_states, f" ROWS {option('calibrate')} head"
-            check_stored(stored.scoring, used, "the set of thresholds", name, how)
-        return cls(stored)
-
-    def __call__(self, prediction: Prediction) -> tuple[str, ...]:
-        """The labels of one prediction, in the order of its candidates; there may be none."""
+    def given(prediction: Prediction) -> tuple[str, ...]:
         found = label_shares(prediction)
-        least = dict.fromkeys(found, 1 / len(found))
-        if self.stored is not None:
-            least = self.stored.at[str(prediction.iteration)]
+        least = dict.fromkeys(found, 1 / len(found)) if stored is None else stored.at[str(prediction.iteration)]
         return tuple(label for label, share in found.items() if share > least[label])
+
+    return given
 
 
 @dataclass(frozen=True)
@@ -179,40 +194,40 @@ def cross_validated(
 
 
 def thresholds_of(
-    predictions: Iterable[Prediction],
+    rows: Sequence[Sequence[Prediction]],
     provenance: Provenance,
     source: str,
-    scoring: Scoring = PLAIN,
-    heads: dict[str, Head] | None = None,
+    scoring: Scoring,
+    layers: Sequence[int] = (),
 ) -> Thresholds:
-    """The thresholds for predictions of labelled rows by T = 1 and the kept iterations of a memory.
+    """The thresholds that labelled rows give, which were observed after T = 1 and the kept iterations of a memory.
 
-    `source` names the file of the rows. With `heads`, the predictions are by heads that have not seen their rows.
-    Raises InputError for too few rows, and for labels that no row has.
+    `source` names the file of the rows. With `layers`, the thresholds are of the shares of a head of the hidden states
+    after them. Raises InputError for too few rows, and for labels that no row has.
     """
-    labels, template = provenance.demonstrations.labels, provenance.demonstrations.template
-    by_iteration = dict[int, list[tuple[Mapping[str, float], AbstractSet[str]]]]()
-    queries = dict[int, list[Query]]()
-    for each in predictions:
-        queries.setdefault(each.iteration, []).append(each.query)
-        true = frozenset(template.labels_of(each.query.gold or ""))
-        by_iteration.setdefault(each.iteration, []).append((label_shares(each), true))
-    rows = next(iter(by_iteration.values()), [])
-    groups = input_groups(next(iter(queries.values()), []), template, labels)
+    template, labels = provenance.demonstrations.template, provenance.demonstrations.labels
+    queries = [each.query for each in rows[0]] if rows else []
+    groups = input_groups(queries, template, labels)
+    true = [frozenset(template.labels_of(query.gold or "")) for query in queries]
+    heads, measured = None, [[label_shares(each) for each in of_memory] for of_memory in rows]
+    if layers:
+        heads, measured = _by_heads(rows, layers, true, groups, labels, source)
     if len(set(groups)) < 4 * FOLDS:
         raise InputError(
             f"{source}: {len(set(groups))} different rows that the memory has not read; thresholds need {4 * FOLDS}"
         )
     for label in labels:
-        if not any(label in true for _, true in rows):
+        if not any(label in of_row for of_row in true):
             raise InputError(f"{source}: no row has the label {label!r}; thresholds need rows of every label")
-    found = {iteration: cross_validated(each, labels, groups) for iteration, each in sorted(by_iteration.items())}
-    judged = found[max(found)][1]
-    at = {str(iteration): least for iteration, (least, _) in found.items()}
+    found = {
+        str(of_memory[0].iteration): cross_validated(list(zip(each, true, strict=True)), labels, groups)
+        for of_memory, each in zip(rows, measured, strict=True)
+    }
+    *_, (_, judged) = found.values()
     return Thresholds(
-        scoring.correctable if heads is None else scoring.of_states,
-        at,
-        len(rows),
+        scoring.of_states if layers else scoring.correctable,
+        {iteration: least for iteration, (least, _) in found.items()},
+        len(queries),
         FOLDS,
         source,
         judged.micro_f1,
@@ -220,3 +235,50 @@ def thresholds_of(
         judged.subset_accuracy,
         heads,
     )
+
+
+def _by_heads(
+    rows: Sequence[Sequence[Prediction]],
+    layers: Sequence[int],
+    true: Sequence[AbstractSet[str]],
+    groups: Sequence[int],
+    labels: Sequence[str],
+    source: str,
+) -> tuple[dict[str, Head], list[list[dict[str, float]]]]:
+    """The head of each iteration, and the shares of each row's labels by heads that have not seen the row.
+
+    Raises InputError, naming the `source` of the rows, for a label that too few inputs have, or do not have.
+    """
+    import numpy as np
+
+    has_NC = np.array([[label in of_row for label in labels] for of_row in true]).reshape(-1, len(labels))
+    for label, of_label in zip(labels, has_NC.T, strict=True):
+        for side, words in ((True, "with"), (False, "without")):
+            inputs = {group for group, own in zip(groups, of_label, strict=True) if own == side}
+            if len(inputs) < LEAST:
+                raise InputError(
+                    f"{source}: inputs {words} the label {label!r}: {len(inputs)}; {HEAD} needs {LEAST}, give more"
+                )
+    heads, measured = dict[str, Head](), list[list[dict[str, float]]]()
+    for of_memory in rows:
+        states, scores = (
+            np.stack([each.states for each in of_memory if each.states is not None]),
+            np.zeros(has_NC.shape),
+        )
+        head = each_against_rest(states, has_NC, groups)
+        heads[str(of_memory[0].iteration)] = head.stored(layers, labels, apart=True)
+        for own, rest in parted([""] * len(has_NC), groups):
+            unseen = each_against_rest(states[rest], has_NC[rest], [groups[row] for row in rest])
+            scores[own] = unseen.scores(states[own], scores[own])
+        measured.append([dict(zip(labels, map(logistic, each), strict=True)) for each in scores.tolist()])
+    return heads, measured
+
+
+def each_against_rest(states: Floats, has: Bools, groups: Sequence[int]) -> LinearHead:
+    """The head of hidden states (n, L, W) of rows; `has` (n, C) says whether a row has a label."""
+    import numpy as np
+
+    nothing = np.zeros((len(has), 2))  # label scores that say nothing
+    heads = [discriminants(states, nothing, of_label.astype(int).tolist(), groups) for of_label in has.T]
+    weights = np.stack([head.weights[1] - head.weights[0] for head in heads])
+    return LinearHead(weights, np.stack([head.bias[1] - head.bias[0] for head in heads]))

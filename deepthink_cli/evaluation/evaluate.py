@@ -25,7 +25,7 @@ from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation import answered
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import GivenLabels, LabelSets
+from deepthink_cli.multilabel import LabelSets, labels_given
 from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
 from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON, UNSCORABLE
@@ -110,7 +110,7 @@ def evaluate_label_sets(
     The arguments are as in `evaluate`. Raises InputError for rows or thresholds that do not fit the memory.
     """
     memory, demonstrations = scorer.memory, scorer.demonstrations
-    given = GivenLabels.of(memory.provenance, scorer.scoring, memory.name)
+    given = labels_given(memory.provenance, scorer.scoring, memory.name)
     tell_of_several(scorer, tell)
     loaded, skipped = load_for(scorer, rows, options, skip is not None, tell), Counter(rows.skipped)
     results = {t: LabelSets(demonstrations.labels) for t in sorted(each.iteration for each in loaded.members[0])}

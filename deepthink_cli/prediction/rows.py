@@ -18,7 +18,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, Write, is_table
 from deepthink_cli.io.text import jsonable
-from deepthink_cli.multilabel import GivenLabels, label_shares
+from deepthink_cli.multilabel import GiveLabels, label_shares, labels_given
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
@@ -64,7 +64,7 @@ class OutputRows:
     gold: bool = False
     skip: bool = False
     stored: Calibrated | None = None
-    given: GivenLabels | None = None
+    given: GiveLabels | None = None
     template: Template | None = None
 
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
@@ -304,13 +304,13 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
     return found.threshold
 
 
-def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:
+def _several(scorer: Scorer, options: LabelOptions) -> GiveLabels | None:
     """The choice of several labels a row, if the memory has one; raises InputError for `threshold` and for steps."""
     if not scorer.gives_several:
         return None
     if options.threshold is not None:
         raise InputError.of("threshold", options.threshold, "rows may have several labels, each with its threshold")
-    return GivenLabels.of(scorer.memory.provenance, scorer.scoring, scorer.memory.name)
+    return labels_given(scorer.memory.provenance, scorer.scoring, scorer.memory.name)
 
 
 def samples_rows(scorer: Scorer, rows: EvaluatedRows, samples: Path, errors: ErrorOptions) -> OutputRows:

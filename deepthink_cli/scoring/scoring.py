@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.registry import Registry
-from deepthink_cli.scoring.step import Fits, Step
-from deepthink_cli.scoring.steps.reread import Reread
-from deepthink_cli.scoring.steps.score import Score
-from deepthink_cli.scoring.steps.truncate import Truncate
+from deepthink_cli.scoring.steps import Fits, Reread, Score, Step, Truncate
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import Query, Skipped

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from deepthink_cli import load_memory
 from deepthink_cli.calibrate_memory import calibrate
-from deepthink_cli.calibration.several_labels import each_against_rest
 from deepthink_cli.cli.main import run
+from deepthink_cli.multilabel import each_against_rest
 from deepthink_cli.scoring.scoring import Scoring
 
 LABELS = ("bug", "account", "billing")

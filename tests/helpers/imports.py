@@ -10,7 +10,7 @@ ORDER = (
     *("errors", "io", "registry", "options", "events", "updates", "method"),
     *("data", "corrections", "provenance", "memory", "advice"),
     *("model", "engine", "thinking", "artifact", "scoring"),
-    *("multilabel", "calibration"),
+    *("calibration", "multilabel"),
     *("selection", "techniques", "meaning", "tasks"),
     *("make_memory", "prediction", "calibrate_memory"),
     *("generation", "evaluation", "tuning"),
