@@ -14,9 +14,8 @@ from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
-    from deepthink_cli.evaluation.by_iteration import Evaluation, Overlap
-    from deepthink_cli.evaluation.metrics import Changes
-    from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
+    from deepthink_cli.evaluation.metrics import Changes, Evaluation
+    from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport, Overlap
 
 
 LABELS = 12  # rows of the table of labels

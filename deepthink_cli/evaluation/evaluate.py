@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -20,9 +20,9 @@ from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.by_iteration import Evaluator, Overlap
-from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
-from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.evaluation.metrics import Answers, Evaluation
+from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport, Overlap
+from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.generation import answered
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import LabelSets, labels_given
@@ -69,24 +69,29 @@ def evaluate(
         check_generated(scorer, str(rows.task))
         scorer = replace(scorer, calibrate=())
     loaded, skipped = load_for(scorer, rows, options, skip is not None, tell, engine), Counter(rows.skipped)
-    iterations = [memory.iteration for memory in loaded.members[0]]
-    evaluator, rest = (Evaluator(iterations, scorer.demonstrations.labels, scorer.calibrate) for _ in range(2))
+    iterations = sorted(memory.iteration for memory in loaded.members[0])
+    names = dict.fromkeys((NONE, *scorer.calibrate))
+    whole, rest = (
+        {name: {t: Answers(scorer.demonstrations.labels) for t in iterations} for name in names} for _ in range(2)
+    )
     examples = [example for each in scorer.memories for example in each.provenance.demonstrations.examples]
     was_read = is_among(examples, scorer.demonstrations.template, scorer.demonstrations.labels)
     for row in evaluated(loaded, rows, skipped, observe, skip, tell):
-        evaluator.add(row)
-        if not was_read(row.query):
-            rest.add(row)
-    answers, read = evaluator.last(scorer.calibrate), evaluator.n - rest.n
+        for ways in (whole,) if was_read(row.query) else (whole, rest):
+            for name, by_iteration in ways.items():
+                by_iteration[row.iteration].add(row if name == NONE else row.calibrated[name].prediction)
+    answers = whole[(*scorer.calibrate, NONE)[0]][iterations[-1]]
+    others = len(rest[NONE][iterations[-1]].gold)
+    read = len(answers.gold) - others
     report = EvaluationReport(
-        evaluator.result(),
+        _evaluation(whole),
         scorer,
         rows.task,
         rows.split,
         rows.protocol,
         dict(skipped),
         time.perf_counter() - loaded.started,
-        Overlap(read, rest.result() if rest.n else None) if read else None,
+        Overlap(read, _evaluation(rest) if others else None) if read else None,
         unused_chat=scorer.demonstrations.chat is None
         and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
         coverage=tuple(answers.at_least(each.threshold, each.most) for each in _bounds(scorer)),
@@ -94,6 +99,12 @@ def evaluate(
     )
     _warn(report, tell)
     return report
+
+
+def _evaluation(ways: Mapping[str, Mapping[int, Answers]]) -> Evaluation:
+    """The evaluation of the raw answers, and of the answers after each calibration."""
+    calibrated = {name: Evaluation.of(answers) for name, answers in ways.items() if name != NONE}
+    return Evaluation.of(ways[NONE], calibrated)
 
 
 def evaluate_label_sets(
@@ -223,5 +234,8 @@ def _warn(report: EvaluationReport, tell: Tell) -> None:
         warn_of_one_label(report.evaluation.confusion, memory.corrected_in, tell)
     elif corrected is not None:
         warn_of_one_label(corrected.confusion, None, tell, calibrate)
-    if report.overlap is not None:
-        report.overlap.warn(report.evaluation.n, memory.name, tell)
+    if (overlap := report.overlap) is not None:
+        which, means = "all rows are", "the accuracy says nothing about new rows"
+        if overlap.rest is not None:
+            which, means = f"{overlap.rows} of {report.evaluation.n} rows are", "the others are reported apart"
+        tell(Warn(f"{which} among the demonstrations of {memory.name}: {means}"))

@@ -1,4 +1,4 @@
-"""Figures of labelled rows, and their tables: accuracy with its interval, F1, ties, calibration error, changes by T."""
+"""Figures of labelled rows by T: accuracy with its interval, F1, ties, calibration error, changes since T = 1."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from operator import eq, sub
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.io.text import html_table
 from deepthink_cli.multilabel import LabelMetrics
 from deepthink_cli.scoring.softmax import log_share
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
 BINS = 10  # bins of equal width for the expected calibration error
 _EDGES = tuple(number / BINS for number in range(1, BINS))
+COUNTS = ("changed", "fixed", "broken")
 SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)  # of the rows, of which the most probable labels are counted
 
 
@@ -126,6 +128,11 @@ class Answers:
             self.log_probabilities.append(log_share(scores[gold], scores.values()))
             self.probabilities.append(prediction.probability)
             self.chances.append(1 / len(scores))
+
+    @property
+    def chance(self) -> float:
+        """The mean accuracy of a guess among the candidates."""
+        return fmean(self.chances or [0.0])
 
     def confusion(self) -> dict[str, dict[str, int]]:
         """{true label: {given label: count}}, in the order of the labels; empty if rows have their own candidates."""
@@ -245,31 +252,6 @@ def by_chance(p: float) -> str:
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows
 
 
-def table_by_iteration(
-    results: Mapping[int, Metrics], probabilities: Mapping[int, Probabilities], changes: Mapping[int, Changes]
-) -> Table:
-    """A row for each T; counts of changed labels and the change of the log-probability are since T = 1."""
-    columns = ["T", "accuracy", "95 % interval", "log-prob", "since T = 1", "changed", "fixed", "broken", "ECE"]
-    rows = []
-    for iteration, metrics in results.items():
-        of_probabilities, change = probabilities.get(iteration), changes.get(iteration)
-        rows.append(
-            [
-                str(iteration),
-                f"{metrics.accuracy:.1%}",
-                "{:.1%} to {:.1%}".format(*metrics.ci95),
-                f"{of_probabilities.log_probability:.3f}" if of_probabilities else "",
-                f"{change.log_probability:+.3f}" if change and of_probabilities else "",
-                *(map(str, (change.changed, change.fixed, change.broken)) if change else [""] * 3),
-                f"{of_probabilities.ece:.3f}" if of_probabilities else "",
-                f"{metrics.accuracy_mean_per_token:.1%}",
-                "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}",
-                str(metrics.ties),
-            ]
-        )
-    return [*columns, "mean/token", "macro-F1", "ties"], rows
-
-
 def confusion_table(confusion: Mapping[str, Mapping[str, int]], metrics: Metrics) -> Table:
     """A row for each true label: the counts of predicted labels, then its precision, recall and F1."""
     rows = []
@@ -278,3 +260,102 @@ def confusion_table(confusion: Mapping[str, Mapping[str, int]], metrics: Metrics
         scores = [""] * 3 if label is None else [f"{value:.3f}" for value in (label.precision, label.recall, label.f1)]
         rows.append([gold, *(str(counts[guess]) for guess in confusion), *scores])
     return ["true label", *confusion, "precision", "recall", "F1"], rows
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The metrics of every iteration, and the confusion table of the last one.
+
+    `changes` are the changes of later iterations since T = 1; empty if T = 1 was not evaluated. Free answers have no
+    `probabilities`, and their changes have no log-probability. `calibrated` has the evaluation of the corrected
+    predictions for every calibration.
+    """
+
+    n: int
+    results: dict[int, Metrics]
+    majority: tuple[str, float] | None
+    chance: float
+    confusion: dict[str, dict[str, int]]
+    probabilities: dict[int, Probabilities]
+    changes: dict[int, Changes]
+    calibrated: Mapping[str, Evaluation] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, answers: Mapping[int, Answers], calibrated: Mapping[str, Evaluation] | None = None) -> Evaluation:
+        """The evaluation of the answers of every iteration, in the order of the iterations."""
+        first, last = min(answers), answers[max(answers)]
+        return cls(
+            n=len(last.gold),
+            results={iteration: each.metrics() for iteration, each in answers.items()},
+            majority=last.majority(),
+            chance=last.chance,
+            confusion=last.confusion(),
+            probabilities={iteration: each.quality() for iteration, each in answers.items() if each.probabilities},
+            changes={t: each.changes_since(answers[1]) for t, each in answers.items() if first == 1 < t},
+            calibrated=calibrated or {},
+        )
+
+    @property
+    def last(self) -> Metrics:
+        """The metrics of the last iteration."""
+        return self.results[max(self.results)]
+
+    @property
+    def true_labels(self) -> dict[str, int]:
+        """The number of rows with each true label; empty if every row has its own candidates."""
+        return {label: sum(row.values()) for label, row in self.confusion.items()}
+
+    def table(self) -> Table:
+        """A row for each T; counts of changed labels and the change of the log-probability are since T = 1."""
+        columns = ["T", "accuracy", "95 % interval", "log-prob", "since T = 1", "changed", "fixed", "broken", "ECE"]
+        rows = []
+        for iteration, metrics in self.results.items():
+            of_probabilities, change = self.probabilities.get(iteration), self.changes.get(iteration)
+            rows.append(
+                [
+                    str(iteration),
+                    f"{metrics.accuracy:.1%}",
+                    "{:.1%} to {:.1%}".format(*metrics.ci95),
+                    f"{of_probabilities.log_probability:.3f}" if of_probabilities else "",
+                    f"{change.log_probability:+.3f}" if change and of_probabilities else "",
+                    *(map(str, (change.changed, change.fixed, change.broken)) if change else [""] * 3),
+                    f"{of_probabilities.ece:.3f}" if of_probabilities else "",
+                    f"{metrics.accuracy_mean_per_token:.1%}",
+                    "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}",
+                    str(metrics.ties),
+                ]
+            )
+        return [*columns, "mean/token", "macro-F1", "ties"], rows
+
+    def _repr_html_(self) -> str:
+        """A table for each way of scoring, for notebooks."""
+        tables = {"": self, **{f", {name} calibration": each for name, each in self.calibrated.items()}}
+        return "\n".join(html_table(*each.table(), f"{self.n:,} rows{by}") for by, each in tables.items())
+
+    def as_json(self) -> dict[str, Any]:
+        """The part of `eval --json` that depends on the predictions."""
+        majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
+        return {
+            "n": self.n,
+            "results": [{"iteration": t, **self._metrics(t), **self._calibrated(t)} for t in self.results],
+            "majority": majority,
+            "chance": self.chance,
+            "confusion": self.confusion,
+            "true_labels": self.true_labels,
+        }
+
+    def _metrics(self, iteration: int) -> dict[str, Any]:
+        changes = self.changes.get(iteration)
+        if iteration not in self.probabilities:
+            counts = None if changes is None else {name: getattr(changes, name) for name in COUNTS}
+            return {**asdict(self.results[iteration]), "changes": counts}
+        return {
+            **asdict(self.results[iteration]),
+            **asdict(self.probabilities[iteration]),
+            "changes": None if changes is None else asdict(changes),
+        }
+
+    def _calibrated(self, iteration: int) -> dict[str, Any]:
+        if not self.calibrated:
+            return {}
+        return {"calibrated": {name: each._metrics(iteration) for name, each in self.calibrated.items()}}

@@ -9,8 +9,7 @@ from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_th
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.evaluation.by_iteration import Evaluation, Overlap
-from deepthink_cli.evaluation.metrics import Probable, wilson
+from deepthink_cli.evaluation.metrics import Evaluation, Probable, wilson
 from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, MICRO_F1, Judged
 from deepthink_cli.events import Event
 from deepthink_cli.io.text import html_paragraphs
@@ -40,6 +39,18 @@ class EvaluationEnded(Event):
     """All rows were scored."""
 
     report: EvaluationReport
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The number of rows that are demonstrations, and the evaluation of the other rows; None without other rows."""
+
+    rows: int
+    rest: Evaluation | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The overlap as JSON values."""
+        return {"rows": self.rows, "rest": None if self.rest is None else self.rest.as_json()}
 
 
 @dataclass(frozen=True)

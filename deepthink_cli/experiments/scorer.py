@@ -14,7 +14,7 @@ from deepthink_cli.calibration.registry import of_labelled
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.evaluation.by_iteration import Evaluator
+from deepthink_cli.evaluation.metrics import Answers
 from deepthink_cli.events import Note
 from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, RowMade
 from deepthink_cli.experiments.jobs import Job, Prepared, parts_of
@@ -247,11 +247,10 @@ class JobScorer:
         corrections = corrections_of(setting, predictions)
         if corrections is not None:
             predictions = [correction.prediction for correction in corrections]
-        evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
+        answers, demonstrations = Answers(self.job.demonstrations.labels), self.job.demonstrations
         for prediction in predictions:
-            evaluator.add(prediction)
-        evaluation, demonstrations = evaluator.result(), self.job.demonstrations
-        metrics, majority, corrected = evaluation.last, evaluation.majority, None
+            answers.add(prediction)
+        metrics, majority, corrected = answers.metrics(), answers.majority(), None
         if corrections is not None:
             last = corrections[-1]
             corrected = Corrected(last.inputs, last.counted, (last.bias or None) if demonstrations.labels else None)
@@ -264,14 +263,14 @@ class JobScorer:
             length=len(demonstrations.token_ids),
             demonstrations_sha256=self.job.sha256,
             plain_sha256=None if self.job.plain.sha256 == self.job.sha256 else self.job.plain.sha256,
-            n=evaluation.n,
+            n=len(answers.gold),
             right=sum(right),
             accuracy=metrics.accuracy,
             accuracy_mean_per_token=metrics.accuracy_mean_per_token,
             macro_f1=metrics.macro_f1,
             ties=metrics.ties,
             majority=None if majority is None else majority[1],
-            chance=evaluation.chance,
+            chance=answers.chance,
             correct=bits(right),
             skipped=dict(sorted(self.skipped[setting.part].items())),
             unscored=self.unscored[setting.part],

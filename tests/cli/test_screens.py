@@ -16,8 +16,7 @@ from deepthink_cli.cli.accuracy import AXIS, change, curve, probabilities
 from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
-from deepthink_cli.evaluation.by_iteration import Evaluation
-from deepthink_cli.evaluation.metrics import Answers, Changes, Probabilities
+from deepthink_cli.evaluation.metrics import Answers, Changes, Evaluation, Probabilities
 from deepthink_cli.scoring.prediction import Scores, prediction_of
 
 LINES, COLUMNS = 30, 80

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions
-from deepthink_cli.evaluation.by_iteration import Evaluation
-from deepthink_cli.evaluation.metrics import confusion_table
+from deepthink_cli.evaluation.metrics import Evaluation, confusion_table
 from deepthink_cli.evaluation.report import EvaluationReport
 from deepthink_cli.experiments.samples import as_lines
 from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage
