@@ -38,6 +38,7 @@ from deepthink_cli.prediction.rows import output_rows
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import check_rows
 from deepthink_cli.scoring.pipeline import Part, planned, scored
+from deepthink_cli.tasks.rows import in_columns
 from record import Table, parser
 
 Result = TypeVar("Result")
@@ -95,8 +96,8 @@ def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> tuple[fl
     writing, _ = timed(lambda: write_labels(lambda **_: iter(parts), folder / "labels.jsonl", form, silent))
 
     def labelled(**_: Any) -> Iterator[Part]:
-        labelling = Labelling.of(scorer, source)
-        return labelling(labelling.here(loaded))
+        rows = in_columns(memory, source)
+        return Labelling(scorer, rows, check_rows(demonstrations, rows))(silent, loaded)
 
     whole, _ = timed(lambda: write_labels(labelled, folder / "labels.jsonl", form, silent))
     return checking, reading, tokenising, tokenizer_alone, predicting, writing, whole

@@ -24,7 +24,10 @@ SAMPLES = ("where", "gold", LABEL, PROBABILITY, "candidates", SCORES, CALIBRATED
 WHERE, TEXT = "where", "text"
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
-_BATCH = CALIBRATIONS["batch"]
+
+
+def _without_batch_bias(scores: Floats) -> Floats:
+    return CALIBRATIONS["batch"].fitted(scores).scores(None, scores)
 
 
 def encoded(rows: pa.Table) -> pa.Table:
@@ -42,8 +45,8 @@ def encoded(rows: pa.Table) -> pa.Table:
         stored = _put(stored, BIAS, _lists(bias, counts, pa.float32()))
         units = _corrected(units, _padded(rows, CALIBRATED).argmax(axis=1), lambda units: _scores(units) - bias)
     elif WHERE in stored.column_names and np.isfinite(scores).all():
-        wanted = _BATCH.corrected(scores).argmax(axis=1)
-        units = _corrected(units, wanted, lambda units: _BATCH.corrected(_scores(units)))
+        wanted = _without_batch_bias(scores).argmax(axis=1)
+        units = _corrected(units, wanted, lambda units: _without_batch_bias(_scores(units)))
     return _put(stored, SCORES, _lists(units, counts, pa.int32()))
 
 

@@ -111,7 +111,7 @@ def by_head(name: str, rows: Measured, test: Measured) -> Floats:
     known = [label for label in range(labels) if counts[label] > 1]
     used = [row for row, label in enumerate(rows.gold) if label in known]
     gold, groups = [known.index(rows.gold[row]) for row in used], [rows.groups[row] for row in used]
-    head = CALIBRATIONS[name].head(rows.states[used], rows.scores[used][:, known], gold, groups)
+    head = CALIBRATIONS[name].fitted(rows.scores[used][:, known], gold, groups, rows.states[used])
     scores = np.full((len(test.gold), labels), -np.inf)
     scores[:, known] = head.scores(test.states, test.scores[:, known])
     return scores
@@ -174,7 +174,7 @@ def corrected(name: str, rows: Measured, test: Measured) -> Floats:
     if name == RAW:
         return test.scores
     if name == BATCH:
-        return CALIBRATIONS[BATCH].corrected(test.scores)
+        return CALIBRATIONS[BATCH].fitted(test.scores).scores(None, test.scores)
     if name == SLOPE:
         logs, of_test = log_softmax(rows.scores), log_softmax(test.scores)
         found: Floats = of_test - log_fitted_with_slope(logs, rows.gold)

@@ -11,6 +11,8 @@ from deepthink_cli.events import silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.inputs import check_rows
+from deepthink_cli.tasks.rows import in_columns
 
 
 def load(folder: Path, model: str, engine: str) -> Score:
@@ -20,8 +22,9 @@ def load(folder: Path, model: str, engine: str) -> Score:
     loaded = scorer.load(scorer.find(options, silent), silent)
 
     def score(path: Path) -> Scores:
-        labelling = Labelling.of(scorer, str(path), options=options)
-        rows = (row for part in labelling(labelling.here(loaded)) for row in part)
+        source = in_columns(scorer.memory, path)
+        labelling = Labelling(scorer, source, check_rows(scorer.demonstrations, source), options)
+        rows = (row for part in labelling(silent, loaded) for row in part)
         return [list(row.scores.values()) for row in rows if not isinstance(row, Skipped)]
 
     return score

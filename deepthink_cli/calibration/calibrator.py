@@ -87,15 +87,11 @@ class Calibrator(RowCalibrator):
         names: Iterable[str],
         scoring: Scoring = PLAIN,
     ) -> None:
-        provenance = members[0][0].origin
-        demonstrations = provenance.demonstrations
+        demonstrations = members[0][0].origin.demonstrations
         super().__init__((), demonstrations.labels)
         for name in names:
             if name == STORED:
-                stored = provenance.calibrated
-                assert stored is not None
-                by_head = stored.head is not None
-                self._correct[name] = _ByHead(stored, demonstrations.labels) if by_head else _Stored(members)
+                self._correct[name] = _Stored(members)
             elif name != NONE and calibration(name, labelled=False).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
@@ -267,44 +263,37 @@ def _averaged(left: Bias, right: Bias) -> Bias:
 
 
 class _Stored:
-    """Corrections by the bias that memories store; an ensemble has the mean of its members' biases."""
+    """Corrections by what memories store: the bias, the mean of the members' biases in an ensemble, or the head."""
 
     def __init__(self, members: Sequence[Sequence[Memory]]) -> None:
         import numpy as np
 
-        self.biases: dict[int, Bias] = {}
-        for memories in zip(*members, strict=True):
-            biases = [Bias.of(memory) for memory in memories]
-            order = biases[0].candidates
-            logs = [each.logs[:, [each.candidates.index(label) for label in order]] for each in biases]
-            self.biases[memories[0].iteration] = replace(biases[0], logs=np.mean(logs, axis=0))
-        self.labels = biases[0].candidates
-
-    def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
-        check_candidates(STORED, predictions, self.labels)
-        return _by_group(
-            predictions,
-            lambda each: each.iteration,
-            lambda iteration, group: corrected(group, self.biases[iteration]),
+        provenance = members[0][0].origin
+        assert provenance.calibrated is not None
+        self.stored, self.labels, self.biases = (
+            provenance.calibrated,
+            provenance.demonstrations.labels,
+            dict[int, Bias](),
         )
-
-
-class _ByHead:
-    """Corrections by the heads that memories store: their scores in place of the log-probabilities."""
-
-    def __init__(self, stored: Calibrated, labels: Candidates) -> None:
-        self.stored, self.labels = stored, labels
+        for memories in zip(*members, strict=True) if self.stored.head is None else ():
+            biases = [Bias.of(memory) for memory in memories]
+            self.labels = biases[0].candidates
+            logs = [each.logs[:, [each.candidates.index(label) for label in self.labels]] for each in biases]
+            self.biases[memories[0].iteration] = replace(biases[0], logs=np.mean(logs, axis=0))
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
         check_candidates(STORED, predictions, self.labels)
-        return [self._correction(each) for each in predictions]
-
-    def _correction(self, prediction: Prediction) -> Correction:
-        assert prediction.by_head is not None
-        query = prediction.query
-        scores = tuple(prediction.by_head[label] for label in query.candidates)
-        after = prediction_of(query, prediction.iteration, Scores(scores, scores))
-        return Correction(after, {}, self.stored.inputs, self.stored.counted)
+        if self.biases:
+            return _by_group(
+                predictions, lambda each: each.iteration, lambda t, group: corrected(group, self.biases[t])
+            )
+        found = []
+        for each in predictions:
+            assert each.by_head is not None
+            scores = tuple(each.by_head[label] for label in each.query.candidates)
+            after = prediction_of(each.query, each.iteration, Scores(scores, scores))
+            found.append(Correction(after, {}, self.stored.inputs, self.stored.counted))
+        return found
 
 
 class TextBiases:
@@ -380,4 +369,4 @@ def _by_group(
     return [corrections[place] for place in range(len(predictions))]
 
 
-Correct = _FromRows | TextBiases | _Stored | _ByHead
+Correct = _FromRows | TextBiases | _Stored

@@ -54,11 +54,6 @@ class Calibration:
         found: Floats = loaded(self.estimate)(logs) if gold is None else loaded(self.estimate)(logs, gold)
         return found
 
-    def head(self, states: Floats, logs: Floats, gold: Sequence[int], groups: Sequence[int]) -> LinearHead:
-        """The head of labelled rows, for a calibration `of_states`."""
-        found: LinearHead = loaded(self.estimate)(states, logs, gold, groups)
-        return found
-
     def fitted(
         self, scores: Any, gold: Sequence[int] | None = None, groups: Sequence[int] = (), states: Floats | None = None
     ) -> LinearHead:
@@ -74,17 +69,8 @@ class Calibration:
         if not self.of_states:
             bias = self.bias(log_softmax(scores), gold)
             return LinearHead(np.zeros((len(bias), 0, 0)), -bias, 1.0)
-        assert gold is not None
-        assert states is not None
-        return self.head(states, scores, gold, groups)
-
-    def corrected(self, scores: Any, basis: Any = None, gold: Sequence[int] | None = None) -> Floats:
-        """log p(y | x) - log b(y) (n, C), from scores in nats (n, C) and the scores (m, C) of the `basis` of b.
-
-        Without a basis, b is estimated from the scores themselves. `gold` (m,) are the places of the true labels of the
-        basis, if needed.
-        """
-        return self.fitted(scores if basis is None else basis, gold).scores(None, scores)
+        found: LinearHead = loaded(self.estimate)(states, scores, gold, groups)
+        return found
 
     def check_count(self, rows: int) -> None:
         """Raise InputError for too few rows, if the bias is estimated from rows.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +33,6 @@ from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
-from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
@@ -47,13 +46,9 @@ from deepthink_cli.selection.options import Limit, TaskOptions
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
-    from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
-    from deepthink_cli.events import Tell
-    from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.rows import EvaluatedRows
-    from deepthink_cli.tasks.sources import Source
 
     EvalObservers = Options
 else:
@@ -121,11 +116,13 @@ def evaluate(
 
     T = 1 is plain in-context learning.
     """
-    from deepthink_cli.artifact.opening import open_for_scoring
-    from deepthink_cli.evaluation.report import LabelSetsReport
+    from deepthink_cli.artifact.opening import model_options, open_for_scoring
+    from deepthink_cli.evaluation import evaluate as workflow
+    from deepthink_cli.evaluation.report import EvaluationEnded, EvaluationStarted, LabelSetsReport, RowPredicted
+    from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
-    from deepthink_cli.tasks.rows import in_columns
+    from deepthink_cli.tasks.rows import in_columns, rows_of_file, rows_of_task
     from deepthink_cli.tasks.sources import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
@@ -150,14 +147,37 @@ def evaluate(
         if rows is not None:
             rows = in_columns(opened, rows, task)
             if problems.found:  # problems of the rows are reported with the others
-                skip = errors.on_error == "skip"
-                check_rows(opened.provenance.demonstrations, rows, labelled=True, skip=skip)
+                check_rows(opened.provenance.demonstrations, rows, True, errors.on_error == "skip")
     problems.raise_any()
-    chosen = rows or _TaskRows(str(task), protocol, source, run_code)
-    request = _Request(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
-    if scorer.gives_several:
-        _check_several(request, task)
-    result, counts = _evaluate(request)
+    if scorer.gives_several and (rows is None or observers.given):
+        name, given = next(iter(observers.given.items()), ("task", task))
+        reason = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
+        raise InputError.of(name, given, reason)
+    _check_outputs(output, observers, read_by(model=model_options(opened, options).model))
+    with Show(common, bar=not common.as_json) as tell:
+        if rows is not None:
+            evaluated = rows_of_file(opened, rows, row_limit.limit, failing.skip)
+        else:
+            evaluated = rows_of_task(opened, str(task), protocol, source, row_limit.limit, tell, run_code)
+        _check_rows(evaluated, scorer, threshold, observers)
+        told, counts = observers.start(tell), RowCounts(evaluated.count)
+        told(EvaluationStarted(opened, scorer.calibrate))
+        with _samples_file(output, scorer, evaluated, failing) as write:
+
+            def observe(prediction: Prediction) -> None:
+                write(prediction)
+                told(RowPredicted(prediction))
+
+            def skip(row: Skipped) -> None:
+                counts.skip(row)
+                write(row)
+
+            evaluation_of = workflow.evaluate_label_sets if scorer.gives_several else workflow.evaluate
+            skipping = skip if failing.skip else None
+            result = evaluation_of(scorer, evaluated, options=options, observe=observe, skip=skipping, tell=tell)
+        counts.tell(tell)
+        if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
+            told(EvaluationEnded(result))
     if threshold is not None:
         result = replace(result, metric=threshold.metric)
     if isinstance(result, LabelSetsReport):
@@ -171,29 +191,6 @@ def evaluate(
         threshold.check(result.judged)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The checked request of an evaluation: rows, scorer and outputs."""
-
-    scorer: Scorer
-    chosen: _TaskRows | RowSource
-    limit: int | None
-    options: ModelOptions
-    output: Path | None
-    observers: Watching
-    errors: ErrorOptions
-    threshold: Threshold | None
-    common: CommonArguments
-
-
-def _check_several(request: _Request, task: str | None) -> None:
-    """Raise InputError for options that rows with several labels do not support: they need a file of rows."""
-    if not isinstance(request.chosen, RowSource) or request.observers.given:
-        name, given = next(iter(request.observers.given.items()), ("task", task))
-        reason = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
-        raise InputError.of(name, given, reason)
-
-
 def _check_outputs(output: Path | None, observers: Watching, read: Sequence[str | Path]) -> None:
     """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read."""
     from deepthink_cli.outputs import check_apart
@@ -204,74 +201,16 @@ def _check_outputs(output: Path | None, observers: Watching, read: Sequence[str 
     observers.check(read)
 
 
-@dataclass(frozen=True)
-class _TaskRows:
-    """The rows of a task under a protocol."""
-
-    task: str
-    protocol: str
-    source: Source
-    run_code: bool
-
-
-def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, RowCounts]:
-    """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
-    from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
-    from deepthink_cli.evaluation.evaluate import evaluate_label_sets
-    from deepthink_cli.evaluation.report import EvaluationEnded, EvaluationStarted, LabelSetsReport, RowPredicted
-    from deepthink_cli.prediction.rows import RowCounts
-
-    _check_model(request)
-    with Show(request.common, bar=not request.common.as_json) as tell:
-        rows = _rows(request, tell)
-        told = request.observers.start(tell)
-        told(EvaluationStarted(request.scorer.memory, request.scorer.calibrate))
-        counts = RowCounts(rows.count)
-        with _samples_file(request, rows) as write:
-
-            def observe(prediction: Prediction) -> None:
-                write(prediction)
-                told(RowPredicted(prediction))
-
-            def skip(row: Skipped) -> None:
-                counts.skip(row)
-                write(row)
-
-            workflow = evaluate_label_sets if request.scorer.gives_several else evaluation_of
-            skipping = skip if request.errors.skip else None
-            result = workflow(request.scorer, rows, options=request.options, observe=observe, skip=skipping, tell=tell)
-        counts.tell(tell)
-        if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
-            told(EvaluationEnded(result))
-    return result, counts
-
-
-def _rows(request: _Request, tell: Tell) -> EvaluatedRows:
-    """The rows of a task or of the file; raises InputError for options that do not fit them."""
+def _check_rows(rows: EvaluatedRows, scorer: Scorer, threshold: Threshold | None, observers: Watching) -> None:
+    """Raise InputError for options that do not fit the rows."""
     from deepthink_cli.evaluation.evaluate import check_generated
-    from deepthink_cli.tasks.rows import rows_of_file, rows_of_task
 
-    chosen, memory = request.chosen, request.scorer.memory
-    if isinstance(chosen, RowSource):
-        rows = rows_of_file(memory, chosen, request.limit, request.errors.skip)
-    else:
-        rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, request.limit, tell, chosen.run_code)
-        if rows.free is not None:
-            check_generated(request.scorer, str(rows.task))
-            for name, value in request.observers.given.items():
-                raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")
-    if request.threshold is not None:
-        several = request.scorer.gives_several
-        request.threshold.check_possible(bool(request.scorer.demonstrations.labels), rows.free is None, several)
-    return rows
-
-
-def _check_model(request: _Request) -> None:
-    """Raise InputError if an output would overwrite a file of the model."""
-    from deepthink_cli.artifact.opening import model_options
-
-    used = model_options(request.scorer.memory, request.options)
-    _check_outputs(request.output, request.observers, read_by(model=used.model))
+    if rows.free is not None:
+        check_generated(scorer, str(rows.task))
+        for name, value in observers.given.items():
+            raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")
+    if threshold is not None:
+        threshold.check_possible(bool(scorer.demonstrations.labels), rows.free is None, scorer.gives_several)
 
 
 def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> bool:
@@ -291,14 +230,16 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 
 
 @contextmanager
-def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], object]]:
-    """A function that writes a row for each prediction, if samples are wanted."""
+def _samples_file(
+    output: Path | None, scorer: Scorer, rows: EvaluatedRows, errors: ErrorOptions
+) -> Iterator[Callable[[Prediction | Skipped], object]]:
+    """A function that writes a row for each prediction, if there is an output."""
     from deepthink_cli.prediction.rows import ABOUT, RowWriter, samples_rows
 
-    if request.output is None:
+    if output is None:
         yield lambda row: None
         return
-    form = samples_rows(request.scorer, rows, request.output, request.errors)
-    with writing_rows(request.output, form.columns, "output", ABOUT) as write:
+    form = samples_rows(scorer, rows, output, errors)
+    with writing_rows(output, form.columns, "output", ABOUT) as write:
         put = RowWriter(form, write)
         yield lambda row: put([row])

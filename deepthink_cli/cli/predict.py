@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,12 +39,9 @@ from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
     from deepthink_cli.cli.executor_options import Place
-    from deepthink_cli.events import Tell
     from deepthink_cli.prediction.predict import Labelling, Prompt
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
-    from deepthink_cli.prediction.scorer import LabelRows, Scorer
-    from deepthink_cli.scoring.inputs import CheckedRows
-    from deepthink_cli.scoring.pipeline import Part
+    from deepthink_cli.prediction.scorer import LabelRows
     from deepthink_cli.scoring.probe import Probed
 
 
@@ -120,7 +116,7 @@ def predict(
     from deepthink_cli.artifact.opening import model_options, open_for_scoring
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.prediction.files import check_resume
-    from deepthink_cli.prediction.predict import first_prompt
+    from deepthink_cli.prediction.predict import Labelling, first_prompt
     from deepthink_cli.prediction.rows import output_rows
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
@@ -164,93 +160,63 @@ def predict(
     check_output(output, read_by(model=model_options(opened, options).model), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(scorer, checked, table, chosen, failing)
-    request = _Request(scorer, source, checked, options, output, form, failing, common)
+    labelling = Labelling(scorer, source, checked, options, failing.skip, form.by_label)
     if dry_run:
-        return _estimate(request)
-    counts = _label(request, place, output_format, flush, resume)
-    if output is not None:
+        counts = _estimate(labelling, common)
+    else:
+        counts = _label(labelling, form, common, place, output, output_format, flush, resume)
+    if output is not None and not dry_run:
         share = "" if scorer.gives_several else "; a probability is a share among the labels"
         note(f"wrote {output} ({counts.lines} rows{share})", common.quiet)
     counts.check(failing.allow_errors)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The checked request of a labelling: the inputs, the scorer, and the output; None is stdout."""
-
-    scorer: Scorer
-    source: RowSource
-    checked: CheckedRows | None
-    options: ModelOptions
-    output: Path | None
-    form: OutputRows
-    errors: ErrorOptions
-    common: CommonArguments
-
-    def labelling(self, tell: Tell) -> Labelling:
-        """The rows, checked with the tokenizer of the model."""
-        from deepthink_cli.prediction.predict import Labelling
-
-        return Labelling.of(
-            self.scorer,
-            self.source,
-            options=self.options,
-            checked=self.checked,
-            skip=self.errors.skip,
-            same_labels=self.form.by_label,
-            tell=tell,
-        )
-
-
-def _label(request: _Request, place: Place | None, output_format: str, flush: bool, resume: bool) -> RowCounts:
+def _label(
+    labelling: Labelling,
+    form: OutputRows,
+    common: CommonArguments,
+    place: Place | None,
+    output: Path | None,
+    output_format: str,
+    flush: bool,
+    resume: bool,
+) -> RowCounts:
     """Label the rows here or at a place, and write them as they come; with `resume`, to a file that is continued."""
     from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.experiments.label_rows import RowLabels, divided
     from deepthink_cli.prediction.files import identity_of, resume_labels, write_labels
+    from deepthink_cli.scoring.pipeline import CHUNK
 
-    scorer, form, output, checked = request.scorer, request.form, request.output, request.checked
+    scorer, checked = labelling.scorer, labelling.checked
+    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; other rows in batches.
+    typed = labelling.source.is_stdin and sys.stdin.isatty() and not from_rows(scorer.calibrate)
     with ExitStack() as stack:
-        tell = stack.enter_context(Show(request.common, bar=output is not None or not sys.stdout.isatty()))
+        tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
         elsewhere: LabelRows | None = None
         if place is not None:
-            executor = stack.enter_context(started(place, model_options(scorer.memory, request.options).device))
-            job = RowLabels.of(scorer, request.options, request.errors.skip)
-            elsewhere = partial(divided, executor, scorer, job)
-
-        def label(**rest: Any) -> Iterator[Part]:
-            labelling = request.labelling(tell)
-            return labelling(elsewhere or _here(labelling, flush), **rest)
-
+            executor = stack.enter_context(started(place, model_options(scorer.memory, labelling.options).device))
+            elsewhere = partial(divided, executor, scorer, RowLabels.of(scorer, labelling.options, labelling.skip))
+        label = partial(labelling, tell, elsewhere, size=1 if typed else CHUNK, flush=flush)
         if output is None:
             counts = print_rows(label(), form, output_format)
         elif not resume or checked is None:
             counts = write_labels(label, output, form, tell, again=checked is not None)
         else:
-            identity = identity_of(scorer, request.source, checked, request.options, form)
-            counts = resume_labels(label, output, form, identity, checked.count, tell)
+            counts = resume_labels(label, output, form, identity_of(labelling, form), checked.count, tell)
         counts.tell(tell, form.options.threshold)
     return counts
 
 
-def _here(labelling: Labelling, flush: bool) -> LabelRows:
-    """The labeller in this process, with its loaded model."""
-    from deepthink_cli.scoring.pipeline import CHUNK
-
-    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; other rows in batches.
-    typed = labelling.source.is_stdin and sys.stdin.isatty() and not from_rows(labelling.scorer.calibrate)
-    return labelling.here(size=1 if typed else CHUNK, flush=flush)
-
-
-def _estimate(request: _Request) -> None:
+def _estimate(labelling: Labelling, common: CommonArguments) -> RowCounts:
     """Label a sample of the rows, and print the cost of all rows."""
     from deepthink_cli.prediction.rows import RowCounts
 
-    with Show(request.common, bar=not request.common.as_json) as tell:
-        probed = request.labelling(tell).probe()
+    with Show(common, bar=not common.as_json) as tell:
+        probed = labelling.probe(tell)
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
-    _show_estimate(probed, request.common.as_json)
-    counts.check(request.errors.allow_errors)
+    _show_estimate(probed, common.as_json)
+    return counts
 
 
 def _check_stream(inputs: str, flush: bool, workers: str | None, calibrate: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def load_for(
     check_count(scorer.calibrate, rows.count)
     check_supported(scorer.calibrate, rows.checked if not skip else None)
     if engine is not None:
-        loaded = scorer.with_engine(engine, tell)
+        loaded = scorer.load(engine, tell)
         scorer.check_labels(engine.tokenizer, told)
     else:
         spec = scorer.find(options, tell).for_rows(rows.count)

@@ -24,10 +24,8 @@ from deepthink_cli.events import Note, Tell
 from deepthink_cli.io.atomic import append, cut, refusals
 from deepthink_cli.io.tables import writing_rows
 from deepthink_cli.io.text import json_line
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.rows import ABOUT, OutputRows, RowCounts, RowWriter
-from deepthink_cli.prediction.scorer import Scorer
-from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
@@ -241,14 +239,13 @@ def _telling_at_ctrl_c(tell: Tell, words: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def identity_of(
-    scorer: Scorer, inputs: RowSource, checked: CheckedRows, options: ModelOptions | None, form: OutputRows
-) -> dict[str, Any]:
+def identity_of(labelling: Labelling, form: OutputRows) -> dict[str, Any]:
     """All that the bytes of a file of labels depend on: options by their fields, the rest by names that users know."""
+    scorer, inputs = labelling.scorer, labelling.source
     return {
         "memory": scorer.memory.sha256,
         "name of the inputs": inputs.path,
-        "content of the inputs": checked.digest.sha256,
+        "content of the inputs": labelling.checked and labelling.checked.digest.sha256,
         "options": {
             "ensemble": [other.sha256 for other in scorer.others],
             "iteration": list(form.iterations),
@@ -256,7 +253,7 @@ def identity_of(
             "map": dict(inputs.renamed) or None,
             "no_header": None if inputs.header else True,
             "no_quotes": None if inputs.quotes else True,
-            **model_options(scorer.memory, options).recorded(),
+            **model_options(scorer.memory, labelling.options).recorded(),
             "calibrate": list(form.calibrate),
             **scorer.scoring.recorded,
             **form.options.model_dump(mode="json"),

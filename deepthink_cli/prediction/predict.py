@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import RowCalibrator
-from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, tell_of_bias
+from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.source import RowSource
@@ -21,12 +21,11 @@ from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.prediction.rows import by_first
 from deepthink_cli.prediction.scorer import LabelRows, Loaded, Scorer
 from deepthink_cli.provenance import check_model
-from deepthink_cli.scoring.inputs import CheckedRows, check_rows
-from deepthink_cli.scoring.pipeline import CHUNK, EVERY_REASON, NO_REASON, Part, predicted
+from deepthink_cli.scoring.inputs import CheckedRows
+from deepthink_cli.scoring.pipeline import CHUNK, EVERY_REASON, NO_REASON, Part, longest_of, predicted
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.probe import Probed
+from deepthink_cli.scoring.probe import Probed, probe
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
-from deepthink_cli.tasks.rows import in_columns
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -61,62 +60,42 @@ def predict(
 
 @dataclass(frozen=True)
 class Labelling:
-    """Rows that are to be labelled, with all checks done that need no weights. Made by `of`.
+    """Rows that are to be labelled by a scorer, in the columns of its memory.
 
-    With `skip`, a row that cannot be used is replaced by `Skipped`. `check` refuses rows that the calibrations do not
-    support.
+    `checked` is the check of the rows of a file, None for a stream. With `skip`, a row that cannot be used is replaced
+    by `Skipped`. `same_labels` refuses rows whose candidates are not the labels.
     """
 
     scorer: Scorer
     source: RowSource
-    spec: ModelSpec
-    checked: CheckedRows | None
-    skip: bool
-    check: CheckRow
-    tell: Tell
+    checked: CheckedRows | None = None
+    options: ModelOptions | None = None
+    skip: bool = False
+    same_labels: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        scorer: Scorer,
-        inputs: str | RowSource,
-        *,
-        options: ModelOptions | None = None,
-        checked: CheckedRows | None = None,
-        skip: bool = False,
-        same_labels: bool = False,
+    def __call__(
+        self,
         tell: Tell = silent,
-    ) -> Labelling:
-        """Find the model, and check the rows of a file with its tokenizer; rows of a stream are checked as they come.
+        label: LabelRows | None = None,
+        *,
+        size: int = CHUNK,
+        flush: bool = False,
+        start: int = 0,
+        before: Iterable[Sequence[Prediction]] = (),
+    ) -> Iterator[Part]:
+        """Yield the predictions that `label`, or the loaded model, gives to the rows, `size` at a time.
 
-        With `checked`, the caller's check replaces the first one. `same_labels` refuses rows whose candidates are not
-        the labels. Raises InputError for rows, calibrations and a model that do not fit.
+        They have the corrections that are estimated from rows: a bias is estimated from all rows up to the end of the
+        chunk. The first `start` rows are not labelled; `before` holds their predictions in chunks. `flush` is as in
+        `predictions`. Raises InputError for rows, calibrations and a model that do not fit.
         """
-        tell_of_several(scorer, tell)
-        source = in_columns(scorer.memory, inputs)
-        checked = check_rows(scorer.demonstrations, source, skip=skip) if checked is None else checked
-        check_supported(scorer.calibrate, None if skip else checked)
-        spec = scorer.find(options, tell).for_rows(None if checked is None else checked.count)
-        if not skip:
-            scorer.check_tokens(spec, source, checked)
-        scorer.check_labels(spec.tokenizer, tell)
-        return cls(scorer, source, spec, checked, skip, scorer.row_check(spec, same_labels), tell)
-
-    def here(self, loaded: Loaded | None = None, size: int = CHUNK, flush: bool = False) -> LabelRows:
-        """A labeller of the rows in this process, `size` at a time; `flush` is as in `predictions`."""
-        loaded = loaded or self.scorer.load(self.spec, self.tell)
-        return partial(loaded, size=size, flush=flush, skip=EVERY_REASON if self.skip else NO_REASON)
-
-    def __call__(self, label: LabelRows, start: int = 0, before: Iterable[Sequence[Prediction]] = ()) -> Iterator[Part]:
-        """Yield the predictions that `label` gives to the rows, with the corrections that are estimated from rows.
-
-        A bias is estimated from all rows up to the end of the chunk. The first `start` rows are not labelled; `before`
-        holds their predictions in chunks.
-        """
+        spec, rows = self._found(tell)
+        if label is None:
+            label = partial(self.scorer.load(spec, tell), size=size, flush=flush, skip=self._reasons)
         progress = Progress("predicting", start, None if self.checked is None else self.checked.count)
-        parts = label(islice(self._rows(), start, None), progress=progress, tell=self.tell)
+        parts = label(islice(rows, start, None), progress=progress, tell=tell)
         scorer, labels = self.scorer, self.scorer.demonstrations.labels
-        told = silent if scorer.calibrate or scorer.gives_several else self.tell
+        told = silent if scorer.calibrate or scorer.gives_several else tell
         calibrator = RowCalibrator(scorer.calibrate, labels)
         warning = OneLabelWarning(labels, scorer.memory.corrected_in, told, streams=self.checked is None)
         truncated, last = 0, list[Prediction]()
@@ -129,28 +108,47 @@ class Labelling:
             warning.add(last)
             truncated += sum(each.query.truncated > 0 for each in last if each.iteration == last[-1].iteration)
         warning.end()
-        tell_of_truncated(truncated, self.tell)
-        tell_of_bias(last, scorer.calibrate, labels, self.tell)
+        tell_of_truncated(truncated, tell)
+        tell_of_bias(last, scorer.calibrate, labels, tell)
 
-    def probe(self) -> Probed:
-        """The estimate for all rows of a file, from a sample."""
+    def probe(self, tell: Tell) -> Probed:
+        """The estimate of the time that all rows of a file take, from a sample of them."""
         assert self.checked is not None  # the rows of standard input cannot be read twice
-        loaded = self.scorer.load(self.spec, self.tell)
-        return loaded.probe(self._rows(), self.checked.count, skip=EVERY_REASON if self.skip else NO_REASON)
+        spec, rows = self._found(tell)
+        loaded = self.scorer.load(spec, tell)
+        found = probe(
+            loaded.engine,
+            longest_of(loaded.members),
+            rows,
+            self.checked.count,
+            lambda sample: chain.from_iterable(loaded(sample, skip=self._reasons)),
+            scoring=self.scorer.scoring,
+            skip=self._reasons,
+        )
+        return replace(found, loading=loaded.loading)
 
-    def _rows(self) -> Iterator[Query | Skipped]:
-        """The rows of the inputs; rows that cannot be used are skipped or raise InputError.
+    @property
+    def _reasons(self) -> Collection[str]:
+        return EVERY_REASON if self.skip else NO_REASON
 
-        Raises DeepThinkError if checked rows have changed.
+    def _found(self, tell: Tell) -> tuple[ModelSpec, Iterator[Query | Skipped]]:
+        """The model, which needs no weights for its checks, and the rows, those that cannot be used skipped or raised.
+
+        Rows of a stream are checked as they come. Raises DeepThinkError if checked rows have changed.
         """
-        demonstrations = self.scorer.demonstrations
-        prompt = (demonstrations.template, demonstrations.labels)
-        if self.checked is not None:
-            rows = self.checked.digest.same(queries_or_skipped(self.source, *prompt), self.source.name)
-            return skipping_bad_rows(rows, self.check) if self.skip else rows
-        if self.skip:
-            return skipping_bad_rows(queries_or_skipped(self.source, *prompt), self.check)
-        return _passing(read_queries(self.source, *prompt), self.check)
+        scorer, checked, demonstrations = self.scorer, self.checked, self.scorer.demonstrations
+        tell_of_several(scorer, tell)
+        spec = scorer.find(self.options, tell).for_rows(None if checked is None else checked.count)
+        if not self.skip:
+            scorer.check_tokens(spec, self.source, checked)
+        scorer.check_labels(spec.tokenizer, tell)
+        prompt, check = (demonstrations.template, demonstrations.labels), scorer.row_check(spec, self.same_labels)
+        if not self.skip and checked is None:
+            return spec, _passing(read_queries(self.source, *prompt), check)
+        rows = queries_or_skipped(self.source, *prompt)
+        if checked is not None:
+            rows = checked.digest.same(rows, self.source.name)
+        return spec, skipping_bad_rows(rows, check) if self.skip else rows
 
 
 def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +15,6 @@ from deepthink_cli.artifact.opening import (
     OpenedMemory,
     check_memories,
     find_its_model,
-    load_both,
     opened,
     with_first_reading,
 )
@@ -28,6 +26,7 @@ from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
@@ -36,8 +35,7 @@ from deepthink_cli.multilabel import has_several
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_tokens
 from deepthink_cli.scoring.likelihood import check_fits
-from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, longest_of, predictions
-from deepthink_cli.scoring.probe import Probed, probe
+from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, predictions
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
@@ -153,25 +151,19 @@ class Scorer:
 
         return check
 
-    def load(self, spec: ModelSpec, tell: Tell) -> Loaded:
-        """Load the model's weights and the memories, and check that they fit; warns of a different compute dtype."""
-        started = time.perf_counter()
-        engine, first = load_both(self.memory, spec, tell)
-        return self._loaded(engine, first, tell, started)
+    def load(self, model: ModelSpec | Engine, tell: Tell) -> Loaded:
+        """Load the memories, and the model's weights unless it is loaded; warns of a different compute dtype.
 
-    def with_engine(self, engine: Engine, tell: Tell) -> Loaded:
-        """Load the memories for a loaded model; checks and warns as `load` does."""
+        Raises InputError for memories that do not fit the model.
+        """
         started = time.perf_counter()
-        first = self.memory.read_by(engine)
-        check_memories(self.memory, first, engine, tell)
-        return self._loaded(engine, first, tell, started)
-
-    def _loaded(self, engine: Engine, first: list[Memory], tell: Tell, started: float) -> Loaded:
-        members = [first]
-        for other in self.others:
-            memories = other.read_by(engine)
-            check_memories(other, memories, engine, tell)
-            members.append(memories)
+        members: list[list[Memory]] = []
+        engine = load(model, tell) if isinstance(model, ModelSpec) else model
+        for each in self.memories:
+            members.append(each.read_by(engine))
+            check_memories(each, members[-1], engine, tell)
+        if engine is not model:
+            describe_engine(engine, tell)
         return Loaded(self, engine, members, started)
 
 
@@ -221,21 +213,6 @@ class Loaded:
                 progress = replace(progress, done=progress.done + done)
                 tell(progress)
             yield part
-
-    def probe(
-        self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NO_REASON
-    ) -> Probed:
-        """The estimate of the time that `count` rows take, from a sample of them (`scoring.probe`)."""
-        estimate = probe(
-            self.engine,
-            longest_of(self.members),
-            rows,
-            count,
-            lambda sample: chain.from_iterable(self(sample, size=size, skip=skip)),
-            scoring=self.scorer.scoring,
-            skip=skip,
-        )
-        return replace(estimate, loading=self.loading)
 
 
 def open_ensemble(

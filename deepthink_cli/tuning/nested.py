@@ -79,7 +79,7 @@ def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Int
         return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
     method, raw = calibration(setting.calibration), scores[NONE][setting.place]
     if not method.labelled:
-        return np.asarray(method.corrected(raw).argmax(axis=-1))
+        return np.asarray(method.fitted(raw).scores(None, raw).argmax(axis=-1))
     labels, place = np.full(len(raw), -1), setting.place
     for fit in fits:
         own, rest = (each[STATES][place] if method.of_states else None for each in (scores, fit.scores))

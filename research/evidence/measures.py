@@ -59,13 +59,15 @@ def without_bias(parts: Parts) -> Scores:
     test, dev = parts["test"], parts.get("dev")
     if dev is None:
         return test
-    corrected = CALIBRATIONS["fitted"].corrected(test.logs, dev.logs, dev.gold.tolist())
-    return replace(test, logs=log_softmax(np.asarray(corrected)))
+    corrected = CALIBRATIONS["fitted"].fitted(dev.logs, dev.gold.tolist()).scores(None, test.logs)
+    return replace(test, logs=log_softmax(corrected))
 
 
 def after_batch(scores: Scores) -> Scores:
     """Scores after batch calibration, which sees all test rows and no label."""
-    return replace(scores, logs=log_softmax(np.asarray(CALIBRATIONS["batch"].corrected(scores.logs))))
+    return replace(
+        scores, logs=log_softmax(np.asarray(CALIBRATIONS["batch"].fitted(scores.logs).scores(None, scores.logs)))
+    )
 
 
 def matched_labels(logs: Floats, counts: Ints) -> Ints:

@@ -20,6 +20,7 @@ from deepthink_cli.experiments.samples import find_samples
 from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.tasks.rows import in_columns
 
 LABELS = ("bug", "bug report", "feature")
 ROWS: list[dict[str, object]] = [{"text": f"text {n}", "kind": LABELS[n % 3]} for n in range(6)]
@@ -81,8 +82,9 @@ def test_a_row_names_the_score_that_gave_its_label(score: str, memory: Path, row
 
 def test_the_python_functions_take_the_score(memory: Path, rows: Path, printed: Printed) -> None:
     written = lines(printed("predict", memory, rows, "--score", "end")[0])
-    labelling = Labelling.of(Scorer.open(memory, scoring=Scoring.of(score="end")), str(rows))
-    assert [each.scores for part in labelling(labelling.here()) for each in part] == [row["scores"] for row in written]
+    scorer = Scorer.open(memory, scoring=Scoring.of(score="end"))
+    labelling = Labelling(scorer, in_columns(scorer.memory, rows))
+    assert [each.scores for part in labelling() for each in part] == [row["scores"] for row in written]
     report = evaluate(Scorer.open(memory, iteration="all", scoring=Scoring.of(score="mean")), rows)
     assert report.as_json()["score"] == "mean"
     assert all(metrics.accuracy == metrics.accuracy_mean_per_token for metrics in report.evaluation.results.values())

@@ -89,7 +89,7 @@ def test_rows_that_are_all_there_need_no_model(
     with monkeypatch.context() as patch:
         patch.setattr(label_files, "writing_rows", stopped)
         assert run(words_of(folder, output, "--resume")) == 130
-    monkeypatch.setattr(scorer, "load_both", None)
+    monkeypatch.setattr(scorer, "load", None)
     assert run([*words_of(folder, output, "--resume"), "-v"]) == 0
     assert f"continuing {partial_of(output)}: {ROWS} of {ROWS} rows are there" in capsys.readouterr().err
     assert json.loads(output.read_text().splitlines()[-1])["index"] == ROWS - 1
@@ -224,13 +224,13 @@ def changing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], None]:
     """Gives a file other contents while a command loads the model, after the rows were checked."""
 
     def change(path: Path, contents: str) -> None:
-        load = scorer.load_both
+        load = scorer.load
 
         def loading(*arguments: object) -> object:
             path.write_text(contents)
             return load(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(scorer, "load_both", loading)
+        monkeypatch.setattr(scorer, "load", loading)
 
     return change
 

@@ -73,9 +73,11 @@ def test_corrected_scores_give_the_same_answers() -> None:
 
 
 def test_batch_calibration_gives_the_same_answers_before_and_after() -> None:
-    scores, batch = np.random.default_rng(2).normal(size=(200, 3)) * 5 * UNIT, CALIBRATIONS["batch"].corrected
+    scores, batch = np.random.default_rng(2).normal(size=(200, 3)) * 5 * UNIT, CALIBRATIONS["batch"]
     back = lists(decoded(encoded(samples(scores)), {}), SCORES)
-    before, rounded, stored = (batch(each).argmax(axis=1) for each in (scores, np.rint(scores / UNIT) * UNIT, back))
+    before, rounded, stored = (
+        batch.fitted(each).scores(None, each).argmax(axis=1) for each in (scores, np.rint(scores / UNIT) * UNIT, back)
+    )
     assert (rounded != before).any()
     assert (stored == before).all()
 

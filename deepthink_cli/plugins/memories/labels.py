@@ -119,7 +119,7 @@ def compare_labels(
     for scorer, each in zip(scorers, rows, strict=True):
         scorer.check_tokens(spec, each.source or each.split, each.checked)
     first = scorers[0].load(spec, tell)
-    second = scorers[1].with_engine(first.engine, tell)
+    second = scorers[1].load(first.engine, tell)
     progress = Progress("comparing labels", 0, rows[0].count)
     answers = [
         _answers(loaded, each, told, progress)

@@ -324,7 +324,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             demonstrations = scorer.demonstrations
             texts = texts_of(X, demonstrations.template.text_fields)
             queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
-            parts = scorer.with_engine(self._engine(), _warn)(queries)
+            parts = scorer.load(self._engine(), _warn)(queries)
             answers = [answer_of(prediction, scorer.calibrate) for part in parts for prediction in predicted(part)]
         scores = log_softmax([list(answer.scores.values()) for answer in answers])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
