@@ -1,14 +1,9 @@
-"""Events that workflows report while they run: a caller may show, log or ignore them; and observers of commands."""
+"""Events that workflows report while they run: a caller may show, log or ignore them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-from deepthink_cli.options import Options
-from deepthink_cli.registry import Registry, instance_of
 
 
 class Event:
@@ -80,25 +75,3 @@ def telling_all(*tells: Tell) -> Tell:
             each(event)
 
     return tell
-
-
-@dataclass(frozen=True)
-class Observer:
-    """An observer of the `commands`, if one of its `options` is given: `run` and `eval`, also in studies.
-
-    `check` is called before anything is loaded or written, with the options, the files and folders that the command
-    reads, and the folders of its runs; it raises InputError for wrong options. `start` is called when the work begins,
-    with the options, the command line and the receiver of messages; it gives the receiver of all events: of
-    `experiments/executors/base.py`, or of `evaluation/report.py`. Both are functions, or places of functions
-    (`module:function`).
-    """
-
-    commands: tuple[str, ...]
-    options: type[Options]
-    check: Callable[[Any, Sequence[str | Path], Collection[Path]], None] | str
-    start: Callable[[Any, str, Tell], Tell] | str
-    summary: str
-    source: str = ""
-
-
-OBSERVERS: Registry[Observer] = Registry("observers", {}, instance_of(Observer))

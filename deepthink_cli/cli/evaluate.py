@@ -13,6 +13,7 @@ import typer
 from deepthink_cli.calibration.registry import NONE, calibrations
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.accuracy import show, show_label_sets
+from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import (
     LABELLED_ROWS,
@@ -29,7 +30,6 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, Details, for_memory
-from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
@@ -38,6 +38,7 @@ from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.observers import Watching, observed
 from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
@@ -126,7 +127,7 @@ def evaluate(
     from deepthink_cli.tasks.sources import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    observers = Watching("eval", watching)
+    observers = Watching("eval", watching.changed)
     options = problems.tried(model.checked)
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     problems.tried(lambda: _check_outputs(output, observers, read_by(memory, labelled, *files, **paths)))
@@ -160,7 +161,7 @@ def evaluate(
         else:
             evaluated = rows_of_task(opened, str(task), protocol, source, row_limit.limit, tell, run_code)
         _check_rows(evaluated, scorer, threshold, observers)
-        told, counts = observers.start(tell), RowCounts(evaluated.count)
+        told, counts = observers.start(command_line(), tell), RowCounts(evaluated.count)
         told(EvaluationStarted(opened, scorer.calibrate))
         with _samples_file(output, scorer, evaluated, failing) as write:
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
 from deepthink_cli.cli.console import Show, duration, note, report, write_json, write_text
 from deepthink_cli.cli.data_options import (
     TEXT_ROWS,
@@ -31,7 +30,8 @@ from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, Problems, option
-from deepthink_cli.io.tables import is_table
+from deepthink_cli.io.tables import check_suffix, is_table, separated
+from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
@@ -39,9 +39,12 @@ from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
     from deepthink_cli.cli.executor_options import Place
+    from deepthink_cli.data.examples import Skipped
+    from deepthink_cli.io.tables import Row, Write
     from deepthink_cli.prediction.predict import Labelling, Prompt
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.prediction.scorer import LabelRows
+    from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.scoring.probe import Probed
 
 
@@ -51,6 +54,20 @@ Inputs = Annotated[
         metavar="INPUTS",
         help=f"Inputs: {TEXT_ROWS}; - for stdin. A row may have its own candidates: [...].",
     ),
+]
+Output = Annotated[
+    Path | None,
+    Flag(
+        OUTPUT,
+        "Output file: .jsonl, .csv, .tsv or .parquet. Default: JSON Lines on stdout.",
+        "FILE",
+        short="-o",
+        variable=False,
+    ),
+]
+OutputFormat = Annotated[
+    Literal["jsonl", "csv", "tsv"],
+    Flag(OUTPUT, "Format of rows on stdout.", variable=False),
 ]
 Flush = Annotated[
     bool,
@@ -255,3 +272,36 @@ def _show(prompt: Prompt, common: CommonArguments) -> None:
     note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
     for candidate, added in prompt.candidates.items():
         note(f"  {candidate}: {added!r}", common.quiet)
+
+
+def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
+    """Raise InputError for an output of unknown format, and for an output that would overwrite a file that is read."""
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.prediction.files import partial_of
+
+    if output is not None:
+        for path in (output, partial_of(output)) if resume else (output,):
+            check_apart(path, read)
+        check_suffix(output)
+
+
+def print_rows(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, output_format: str) -> RowCounts:
+    """Print the rows on stdout as they come; returns their counts."""
+    from deepthink_cli.prediction.rows import RowWriter
+
+    write: Write = partial(write_lines, out=sys.stdout)
+    if form.table:
+        write = separated(sys.stdout, form.columns, "," if output_format == "csv" else "\t")
+
+    def flushed(rows: Iterable[Row]) -> None:
+        write(rows)
+        sys.stdout.flush()
+
+    return RowWriter(form, flushed).write_all(parts)
+
+
+def write_lines(rows: Iterable[Row], out: TextIO) -> None:
+    """Write JSON lines, each at once: an interrupt comes between two lines."""
+    for row in rows:
+        out.write(json_line(row))
+        out.flush()

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
+from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
-from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
@@ -30,6 +30,7 @@ from deepthink_cli.experiments.executors.base import (
 )
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.observers import Watching, observed
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.updates import brief
@@ -96,7 +97,7 @@ def run(
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.tasks.sources import source_of
 
-    problems, observers = Problems(), Watching("run", watching)
+    problems, observers = Problems(), Watching("run", watching.changed)
     problems.tried(check_given, context, "run")
     model_options = problems.tried(model.checked)
     with problems.collected():
@@ -146,7 +147,7 @@ def do_runs(
             return
         if origin is not None:
             origin.write(folder)
-        told = telling_all(tell, RunProgress(silent if common.as_json else tell), observers.start(tell))
+        told = telling_all(tell, RunProgress(silent if common.as_json else tell), observers.start(command_line(), tell))
         summary = execute(jobs, folder, samples, told, Store(), executor, machines.shard)
     if common.as_json:
         write_json(asdict(summary))

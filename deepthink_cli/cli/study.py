@@ -20,13 +20,13 @@ from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped, option_of
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run import Samples, do_runs
 from deepthink_cli.cli.sources import came_from, is_typed
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.observers import Watching, observed
 from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def run_study(
     from deepthink_cli.experiments.study import Origin
     from deepthink_cli.outputs import check_run_apart
 
-    problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
+    problems, observers, reads = Problems(), Watching("run", watching.changed), list[str | Path]()
     with problems.collected():
         opened, crossing = replaced.crossed(context, study, model)
         reads += _read(opened, crossing, common.config)

@@ -20,7 +20,7 @@ from deepthink_cli.evaluation.report import EvaluationEnded, RowPredicted
 from deepthink_cli.events import Note
 from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.executors.base import RowWritten
-from deepthink_cli.events import Observer
+from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.report.cells import Published
 from deepthink_cli.report.registry import Format

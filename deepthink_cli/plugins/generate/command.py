@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.answer_rows import Output, check_output, write_lines
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import TEXT_ROWS, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.predict import Output, check_output, write_lines
 from deepthink_cli.cli.values import decoding_of, read_by
 from deepthink_cli.data.source import COMPRESSIONS, STDIN, SUFFIXES, RowSource
 from deepthink_cli.engine.decoding import Decoding

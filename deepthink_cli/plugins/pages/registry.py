@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from deepthink_cli.events import Observer
+from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.report.registry import Format
 

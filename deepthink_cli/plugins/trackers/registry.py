@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from deepthink_cli.events import Observer
+from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
 
 
