@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.calibration.basis import check_inputs
@@ -37,8 +37,6 @@ from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
 if TYPE_CHECKING:
     from deepthink_cli.corrections import Calibrated, Thresholds
 
-
-T = TypeVar("T")
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
 
 
@@ -70,11 +68,15 @@ def calibrate(
 
     Raises InputError for a memory, rows or a calibration that do not fit each other, and as `open_memory` does.
     """
+    header = read_header(memory)  # refuses other files before torch is imported
+
+    from deepthink_cli.artifact.files import save_calibrated
+
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
     if name == NONE:
         for field, value in scoring.recorded.items():
             raise InputError.of(field, value, "has no meaning where a correction is removed; omit it")
-        return _save(read_header(memory), None, output)
+        return save_calibrated(header, None, output)
     scorer = Scorer.open(memory, iteration="all", scoring=scoring, calibrate=(NONE,))
     if calibrate is None and rows is not None and scorer.gives_several:
         name = THRESHOLDS
@@ -92,8 +94,8 @@ def calibrate(
         scorer.check_tokens(spec, evaluated.source or evaluated.split, evaluated.checked)
     loaded = scorer.load(spec, tell).with_first_reading()
     if scorer.gives_several and evaluated is not None:
-        return _save(read_header(memory), None, output, _thresholds(loaded, name, evaluated, tell))
-    return _save(read_header(memory), _correction(loaded, name, evaluated, tell), output)
+        return save_calibrated(header, None, output, _thresholds(loaded, name, evaluated, tell))
+    return save_calibrated(header, _correction(loaded, name, evaluated, tell), output)
 
 
 def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> Thresholds:
@@ -130,14 +132,6 @@ def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: 
     return by_memory(_kept(found, count, tell))
 
 
-def _save(
-    header: Header, correction: Calibrated | None, output: str | Path, thresholds: Thresholds | None = None
-) -> Header:
-    from deepthink_cli.artifact.files import save_calibrated
-
-    return save_calibrated(header, correction, output, thresholds)
-
-
 def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, limit: int | None) -> EvaluatedRows | None:
     """The rows for the estimate of a calibration, None for texts; raises InputError if it cannot be estimated."""
     memory = scorer.memory
@@ -169,7 +163,7 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
     return evaluated
 
 
-def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:
+def _kept(rows: Iterable[Prediction | Skipped], count: int, tell: Tell) -> Iterator[Prediction]:
     """The rows that are not skipped; warns at the end of the skipped rows."""
     left_out = Counter[str]()
     for row in rows:

@@ -51,14 +51,13 @@ class Origin:
 class ThinkPlan:
     """A checked plan for making a memory, before the weights are loaded.
 
-    `kept` are the iterations to store. `technique` is set if it is not Deep-Thinking alone, `tuning` if the memory is
+    `technique` is set if it is not Deep-Thinking alone, `tuning` if the memory is
     trained, `calibrate` if a correction by this calibration is stored.
     """
 
     spec: ModelSpec
     demonstrations: TokenizedDemonstrations
     options: MethodOptions
-    kept: tuple[int, ...]
     origin: Origin
     technique: RecordedTechnique | None = None
     tuning: Trained | None = None
@@ -83,10 +82,10 @@ class ThinkPlan:
             "passes": method.iterations,
             **rule_as_json(method.update),
             "positions": method.positions,
-            "kept": list(self.kept),
+            "kept": list(self.options.kept),
             "technique": str(self.technique or DEEP_THINKING),
             "memory_bytes": memory_bytes,
-            "file_bytes": memory_bytes * len(self.kept),
+            "file_bytes": memory_bytes * len(self.options.kept),
         }
 
 
@@ -141,7 +140,7 @@ def plan_thinking(
     if calibrate is not None:
         check_storable(calibrate, tokenized, "the memory")
         check_inputs([calibrate], tokenized, spec)
-    return ThinkPlan(spec, tokenized, method, method.kept, origin or Origin(), recorded, tuning, calibrate)
+    return ThinkPlan(spec, tokenized, method, origin or Origin(), recorded, tuning, calibrate)
 
 
 def _fitting(
@@ -188,7 +187,9 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     memories = [memory.recorded(**vars(plan.origin), technique=plan.technique) for memory in memories]
     if plan.calibrate is not None:
         correction = calibrated_by_texts(engine, memories, plan.calibrate)
-        memories = [memory.recorded(calibrated=correction) for memory in memories if memory.iteration in plan.kept]
+        memories = [
+            memory.recorded(calibrated=correction) for memory in memories if memory.iteration in plan.options.kept
+        ]
     header = save_memory(memories, output)
     return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
 
@@ -223,7 +224,7 @@ def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[M
     total = plan.options.iterations
     tell(Progress("reading", 0, total, {"drift": "", "speed": ""}))
     for memory in think(engine, plan.demonstrations, plan.options.method):
-        if memory.iteration in plan.kept or (plan.calibrate is not None and memory.iteration == 1):
+        if memory.iteration in plan.options.kept or (plan.calibrate is not None and memory.iteration == 1):
             memories.append(memory)
         speed = memory.iteration * memory.length / (time.perf_counter() - started)
         drift = memory.drift[-1] if memory.drift else None

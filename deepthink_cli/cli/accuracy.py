@@ -108,7 +108,7 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
     report(
         ", ".join([f"{result.memory.name}: {shots} demonstrations", provenance.model.id, *_made_by(result.memory)]),
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
-        *result.scorer.scoring.described,
+        *filter(None, (step.described() for step in result.scorer.scoring.steps)),
         f"{rows}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         f"T = 1 is {first_reading(provenance.technique)}",

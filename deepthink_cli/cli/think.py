@@ -84,7 +84,7 @@ def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
     work = "read once" if readings == 1 else f"read {readings} times"
     if plan.tuning is not None:
         work = f"trained in {plan.tuning.steps} steps"
-    kept = "" if plan.kept == (readings,) else f", T = {', '.join(map(str, plan.kept))}"
+    kept = "" if plan.options.kept == (readings,) else f", T = {', '.join(map(str, plan.options.kept))}"
     took = f"{len(plan.demonstrations.token_ids)} tokens {work}, {result.seconds:.1f} s"
     wrote = f"wrote {output} ({size(result.header.size)}{kept}): {took}"
     return [wrote, *([f"corrected by {stored}"] if stored else [])]

@@ -84,7 +84,8 @@ class OutputRows:
             label = max(found, key=lambda each: found[each])
             answer = replace(answer, label=label, probability=found[label])
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(found)}
-        written |= self.scoring.of_row(row)
+        for step in self.scoring.steps:
+            written |= step.of_row(row)
         if self._scored:
             written["scores"] = row.scores
             if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
@@ -180,7 +181,8 @@ class OutputRows:
             columns["confidence"] = "text"
         if self.options.threshold is not None:
             columns["guess"] = "text"
-        columns |= self.scoring.columns
+        for step in self.scoring.steps:
+            columns |= step.columns()
         if not self.labels:
             columns |= {"top": "text"} if self.options.top is not None else {}
             columns |= {"scores": "text"} if self._scored else {}

@@ -107,7 +107,8 @@ def planned(
     `flush` and `skip` are as in `predictions`.
     """
     tokenize = query_tokenizer(engine.tokenizer, demonstrations, scoring)
-    rows = scoring.rows(rows, fitting(engine.limits, demonstrations, tokenize))
+    for step in scoring.steps:
+        rows = step.rows(rows, fitting(engine.limits, demonstrations, tokenize))
     for part in chunks(iter(rows), size, flush):
         tokenized = _tokenized(tokenize, [row for row in part if isinstance(row, Query)], skip)
         prepared, kept = list[Query | Skipped](), list[TokenizedQuery]()
@@ -142,7 +143,8 @@ def scored(
     by_memory: list[list[Prediction]] = []
     while chunk.queries:
         try:
-            by_memory = _predicted(engine, members, chunk, layers)
+            found = list(_measured(engine, [memory for member in members for memory in member], chunk, layers))
+            by_memory = [averaged(found[place :: len(members[0])]) for place in range(len(members[0]))]
             break
         except NotFiniteError as error:
             if NOT_FINITE not in skip:
@@ -168,15 +170,6 @@ def longest(memories: Sequence[Memory]) -> Memory:
 def longest_of(members: Sequence[Sequence[Memory]]) -> TokenizedDemonstrations:
     """The demonstrations of the member with the most tokens."""
     return longest([member[0] for member in members]).origin.demonstrations
-
-
-def _predicted(
-    engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, layers: Sequence[int]
-) -> list[list[Prediction]]:
-    """For each iteration, the predictions of a chunk's queries, by the mean scores of the members."""
-    by_memory = list(_measured(engine, [memory for member in members for memory in member], chunk, layers))
-    count = len(members[0])
-    return [averaged(by_memory[place::count]) for place in range(count)]
 
 
 def _measured(

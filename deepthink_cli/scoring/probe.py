@@ -9,7 +9,6 @@ from typing import Any
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import NO_REASON, planned
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
@@ -39,11 +38,6 @@ class Probed:
     timed_tokens: int
     timed_seconds: float
     loading: float = 0.0
-
-    @property
-    def scored(self) -> int:
-        """The number of rows that are not skipped."""
-        return self.rows - len(self.skipped)
 
     @property
     def seconds(self) -> float:
@@ -90,7 +84,7 @@ def probe(
             read.append((place, row))
     good, places = list[tuple[Query, int]](), iter(read)
     for chunk in planned(engine, demonstrations, [row for _, row in read], scoring=scoring, skip=skip):
-        tokens = map(_tokens, chunk.plan.queries)
+        tokens = (sum(1 for _ in query.ids) for query in chunk.plan.queries)
         for row in chunk.rows:
             place, query = next(places)
             if isinstance(row, Skipped):
@@ -113,7 +107,3 @@ def _seconds(label: Label, sample: Sequence[Query]) -> float:
     for _ in label(sample):
         pass
     return time.perf_counter() - started
-
-
-def _tokens(query: TokenizedQuery) -> int:
-    return len(query.prefix) + sum(map(len, query.answers))

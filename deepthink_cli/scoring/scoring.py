@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.registry import Registry
-from deepthink_cli.scoring.steps import Fits, Reread, Score, Step, Truncate
+from deepthink_cli.scoring.steps import Reread, Score, Step, Truncate
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.examples import Query, Skipped
-    from deepthink_cli.io.tables import Columns
     from deepthink_cli.model.tokens import AfterLabel, Ended, TokenizedQuery
     from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
-    from deepthink_cli.scoring.prediction import Prediction, Scores
+    from deepthink_cli.scoring.prediction import Scores
 
 
 def _check(name: str, value: Any) -> type[Step]:
@@ -99,12 +97,6 @@ class Scoring:
                 step.check(memory, name)
         problems.raise_any()
 
-    def rows(self, rows: Iterable[Query | Skipped], fits: Fits) -> Iterable[Query | Skipped]:
-        """The rows as they are scored, by every step in turn."""
-        for step in self.steps:
-            rows = step.rows(rows, fits)
-        return rows
-
     def written(self, asked: str) -> str:
         """The text of a query up to the end of its last field, by every step in turn."""
         for step in self.steps:
@@ -132,20 +124,6 @@ class Scoring:
     def prefers_short(self) -> bool:
         """Whether a candidate never wins against another one that its tokens begin with."""
         return all(step.prefers_short() for step in self.steps)
-
-    @property
-    def described(self) -> list[str]:
-        """The effects of the steps on queries, in words for people."""
-        return [text for step in self.steps if (text := step.described())]
-
-    def of_row(self, prediction: Prediction) -> dict[str, Any]:
-        """The fields that the steps add to the output row of a prediction."""
-        return {name: value for step in self.steps for name, value in step.of_row(prediction).items()}
-
-    @property
-    def columns(self) -> Columns:
-        """The columns of `of_row` in a table."""
-        return {name: kind for step in self.steps for name, kind in step.columns().items()}
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.recorded.items())

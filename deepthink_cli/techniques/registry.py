@@ -118,8 +118,19 @@ class Composed(Technique):
         return replace(demonstrations, apart=True)
 
     def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
-        """Raise InputError for a model in which the place of a token in the memory has a meaning."""
-        check_composed(spec, demonstrations)
+        """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
+        total, limits = sum(demonstrations.parts), spec.limits.after(demonstrations)
+        if limits.relative:
+            raise InputError(
+                f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
+                "read the demonstrations together, without composing them"
+            )
+        most = limits.max_tokens()
+        if most is not None and total >= most:
+            raise InputError(
+                f"{total} tokens in all parts, {spec.id} holds {most} ({limits.reason()}) with a query; compose fewer "
+                "demonstrations"
+            )
 
 
 class Ensemble(Technique):
@@ -142,22 +153,6 @@ class Ensemble(Technique):
         examples = demonstrations.examples
         for order in range(1, self.number):
             yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
-
-
-def check_composed(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:
-    """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
-    total, limits = sum(demonstrations.parts), spec.limits.after(demonstrations)
-    if limits.relative:
-        raise InputError(
-            f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
-            "read the demonstrations together, without composing them"
-        )
-    most = limits.max_tokens()
-    if most is not None and total >= most:
-        raise InputError(
-            f"{total} tokens in all parts, {spec.id} holds {most} ({limits.reason()}) with a query; compose fewer "
-            "demonstrations"
-        )
 
 
 def _labels(demonstrations: DemonstrationSet, named: Problem) -> tuple[str, ...]:

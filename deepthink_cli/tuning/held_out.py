@@ -165,7 +165,7 @@ def _affordable(engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet],
     total = len(demonstrations.token_ids) + sum(tokens)
     for basis in scorer.bases:
         if not basis.method.from_rows:
-            most[basis.name] = most.get(basis.name, 0) + sum(tokens[place] for place in basis.texts)
+            most[basis.method.name] = most.get(basis.method.name, 0) + sum(tokens[place] for place in basis.texts)
     left, left_out = total, list[str]()
     for name in sorted(most, key=lambda name: -most[name]):
         if seconds * len(sets) * left / total > end - clock():
@@ -243,7 +243,6 @@ class _Basis:
     needed.
     """
 
-    name: str
     method: Calibration
     rows: list[int]
     texts: range
@@ -272,19 +271,19 @@ class _Scorer:
             gold = [rows.gold[row] for row in of.unread] if method.labelled else None
             span = range(len(queries), len(tokenized))
             groups = [rows.groups[row] for row in of.unread]
-            self.bases.append(_Basis(name, method, everywhere, span, gold, groups))
+            self.bases.append(_Basis(method, everywhere, span, gold, groups))
         for name in grid.calibrations:
             if name != NONE and not calibration(name).from_rows:
                 inputs = BasisInputs(name, engine.tokenizer, demonstrations, rows.scoring)
                 for candidates, same in places.items():
                     _, texts = inputs([candidates])
                     span = range(len(tokenized), len(tokenized) + len(texts))
-                    self.bases.append(_Basis(name, calibration(name), same, span))
+                    self.bases.append(_Basis(calibration(name), same, span))
                     tokenized += texts
         self.plan = engine.plan(tokenized)
         self.shape = (len(grid.methods), grid.iterations, len(queries))
         widest = max(len(query.candidates) for query in rows.queries)
-        names = (NONE, *(basis.name for basis in self.bases))
+        names = (NONE, *(basis.method.name for basis in self.bases))
         self.scores = {name: np.full((*self.shape, widest), -np.inf) for name in names}
 
     def score(self, memories: dict[int, Memory]) -> None:
@@ -320,4 +319,4 @@ class _Scorer:
             own, rest = (states_NLW[places] if basis.method.of_states else None for places in (rows, texts))
             found = basis.method.fitted(of_texts, basis.gold, basis.groups, rest).scores(own, logs)
             for row, of_row in zip(rows, found, strict=True):
-                self.scores[basis.name][number, reading, row, : len(of_row)] = of_row
+                self.scores[basis.method.name][number, reading, row, : len(of_row)] = of_row

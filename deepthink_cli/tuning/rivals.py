@@ -8,7 +8,7 @@ embeddings of a sentence encoder that the user names.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -71,7 +71,7 @@ def judge_rivals(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell
                 raise
             tell(Note(f"not tried: {name}: {error}"))
             continue
-        right = sum(_right(plan, untrained, inputs))
+        right = _right(plan, untrained, inputs)
         rivals.append(Rival(name, right, len(plan.rows), time.perf_counter() - started))
     return tuple(rivals)
 
@@ -132,22 +132,17 @@ RIVALS: dict[str, Callable[..., tuple[Untrained, Inputs]]] = {
 }
 
 
-def labelled(untrained: Untrained, inputs: Inputs, gold: Sequence[int], inside: Sequence[int]) -> list[int]:
-    """The label of every row that is not `inside`, in order, after training on the rows `inside`.
+def _right(plan: TunePlan, untrained: Untrained, inputs: Inputs) -> int:
+    """The number of rows that are labelled correctly after training on the other folds.
 
-    `gold` are the labels of all rows. If the training rows have a single label, it is the answer to every row.
+    If the other folds have a single label, it is the answer to every row.
     """
-    training, others = set(inside), [row for row in range(len(inputs)) if row not in set(inside)]
-    if len({gold[row] for row in training}) == 1:  # nothing can be trained
-        return [gold[inside[0]]] * len(others)
-    classifier = untrained().fit([inputs[row] for row in inside], [gold[row] for row in inside])
-    return [int(label) for label in classifier.predict([inputs[row] for row in others])]
-
-
-def _right(plan: TunePlan, untrained: Untrained, inputs: Inputs) -> Iterator[int]:
-    """For every fold, the number of its rows that are labelled correctly after training on the other folds."""
-    gold = plan.rows.gold
+    gold, right = plan.rows.gold, 0
     for fold in plan.folds:
         inside = [row for row in range(len(plan.rows)) if row not in fold]
-        labels = labelled(untrained, inputs, gold, inside)
-        yield sum(label == gold[row] for label, row in zip(labels, sorted(fold), strict=True))
+        labels = [gold[inside[0]]] * len(fold)
+        if len({gold[row] for row in inside}) > 1:
+            classifier = untrained().fit([inputs[row] for row in inside], [gold[row] for row in inside])
+            labels = classifier.predict([inputs[row] for row in fold])
+        right += sum(int(label) == gold[row] for label, row in zip(labels, fold, strict=True))
+    return right

@@ -159,7 +159,7 @@ def _points(job: Job) -> list[Any]:
 def effect_of_thinking(plan: ThinkPlan) -> Any:
     """What a memory is made of, and how."""
     read, method = plan.demonstrations, plan.options.method
-    made = plan.tuning or (method, plan.kept)
+    made = plan.tuning or (method, plan.options.kept)
     return repr(
         [read.token_ids, read.examples, read.labels, read.template, read.chat, plan.technique, plan.calibrate, made]
     )
