@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +24,6 @@ from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
-    from deepthink_cli.events import Tell
-    from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
 
 MANY = 10_000  # rows whose time is told
@@ -70,12 +67,13 @@ def tune(
     It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
     better than it beyond noise.
     """
+    from deepthink_cli.cli.select import pool_of_rows
     from deepthink_cli.io.cache import Store
     from deepthink_cli.outputs import check_memory_apart
-    from deepthink_cli.tuning.plan import plan_tuning
+    from deepthink_cli.tuning.plan import LabelledRows, plan_tuning
     from deepthink_cli.tuning.tune import tune as tuned
 
-    problems = Problems()
+    problems, show = Problems(), Show(common, bar=not common.as_json)
     problems.tried(check_given, context, "tune")
     if output is not None:
         with problems.collected():
@@ -83,26 +81,17 @@ def tune(
             check_memory_apart(output, read_by(rows, model=model.model, config=common.config, **paths))
     model_options = problems.tried(model.checked)
     options = problems.tried(tuning.checked)
-    labelled = problems.tried(_labelled, rows, reading, prompt, chat, Show(common))
+    pool = problems.tried(lambda: pool_of_rows(reading.of(rows, prompt.labels, show), prompt, show))
     steps = problems.tried(Scoring.of, **scoring.changed)
     problems.raise_any()
-    with Show(common, bar=not common.as_json) as tell:
+    with show as tell:
         tell_of_toy(model, tell)
-        plan = plan_tuning(replace(labelled, scoring=steps), model_options, options, tell)
+        plan = plan_tuning(LabelledRows(pool, chat.value, steps), model_options, options, tell)
         result = tuned(plan, output, store=Store(), tell=tell)
-    show(result, common, details)
+    print_report(result, common, details)
 
 
-def _labelled(
-    rows: str, reading: RowArguments, prompt: PromptArguments, chat: ChatArguments, tell: Tell
-) -> LabelledRows:
-    from deepthink_cli.cli.select import pool_of_rows
-    from deepthink_cli.tuning.plan import LabelledRows
-
-    return LabelledRows(pool_of_rows(reading.of(rows, prompt.labels, tell), prompt, tell), chat.value)
-
-
-def show(result: TuneReport, common: CommonArguments, details: bool) -> None:
+def print_report(result: TuneReport, common: CommonArguments, details: bool) -> None:
     """Print the result on stdout, as text or as one JSON object, and what to do next on stderr."""
     if common.as_json:
         write_json(result.as_json())
@@ -160,112 +149,73 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     """The setting to use, what to expect of it, what labels more rows correctly, and what it took: a line each."""
     from deepthink_cli.evaluation.metrics import wilson
 
-    found = result.comparison
-    # A correction that is kept without a choice has its own accuracy; no row has chosen it.
-    share = found.accuracy if result.chosen_by_rows else result.right[result.kept] / found.rows
+    found, share = result.comparison, result.tuned.accuracy
     chosen, plain = (f"{each:.1%} ({_interval(wilson(each, found.rows))})" for each in (share, found.baseline))
     expected = f"{chosen}; {PLAIN} {plain}" if result.kept else plain
-    untried = f"not tried, for lack of time: {'; '.join(result.not_tried)}"
-    tried = f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind"
-    return [
-        f"verdict: {_decided(result)}",
-        *_corrected_unchosen(result),
-        *_undecided(result),
-        f"expect on other rows: {expected}",
-        *_beaten_by(result),
-        *_cost(result),
-        *([untried] if result.not_tried else []),
-        *([] if details else [tried]),
-    ]
+    lines = [*_verdict(result), f"expect on other rows: {expected}"]
+    rival, named = max(result.rivals, key=lambda each: each.right, default=None), result.plan.options.rival
+    if rival is not None and rival.accuracy > share:
+        instead = ": use that instead" if named is not None and rival.name.endswith(named) else ""
+        better = f"{rival.accuracy:.1%} against {share:.1%}{instead}"
+        lines.append(f"{rival.name} labels more of the same rows correctly, {better}")
+    if result.seconds_per_row is not None:
+        lines.append(f"labelling {MANY:,} such rows takes about {duration(MANY * result.seconds_per_row)} here")
+    if result.not_tried:
+        lines.append(f"not tried, for lack of time: {'; '.join(result.not_tried)}")
+    if not details:
+        took = f"{len(result.settings)} settings in {result.seconds:.0f} s"
+        lines.append(f"{took}; {flag('details')}: the best of each kind")
+    return lines
+
+
+def _verdict(result: TuneReport) -> list[str]:
+    """The setting that the rows chose; or if they chose none, the label that is given too often, and rows to add."""
+    from deepthink_cli.tuning.nested import FEWEST_ROWS, LEVEL, UNLABELLED
+
+    setting, found, excess = result.setting, result.comparison, result.excess
+    gain = 100 * found.difference
+    if result.chosen_by_rows:
+        low, high = found.interval
+        by = f"by {gain:.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), p < {LEVEL}"
+        if setting.place == result.settings[0].place:
+            return [f"verdict: {PLAIN} (T = 1) with calibration {setting.calibration} is better than without it {by}"]
+        return [f"verdict: {setting} is better than {PLAIN} (T = 1) {by}"]
+    lines = [f"verdict: {PLAIN} (T = 1) is kept: these {found.rows} rows show nothing better at p < {LEVEL}"]
+    if excess is not None:
+        said = f"without a correction, {excess.given} of them get the label {excess.label!r}, and {excess.true} have it"
+        if setting.calibration != NONE:
+            lines.append(f"{said}: {setting.calibration}, which needs no labels, corrects it")
+        elif _of_plain(result).keys().isdisjoint(UNLABELLED):
+            memory = "MEMORY" if result.header is None else result.header.path
+            way = f"deepthink calibrate {memory} --calibrate {UNLABELLED[0]}"
+            lines.append(f"{said}: {way} corrects it without labels")
+    if (wrong := found.rows - found.plain) < FEWEST_ROWS:
+        needed = f"to show a gain takes {FEWEST_ROWS} corrected rows: label more"
+        lines.append(f"{wrong} of them are labelled wrongly; {needed}")
+    elif found.rows_to_show is not None:
+        more = f"about {found.rows_to_show} rows would show it"
+        lines.append(f"the choice gains {gain:.1f} points on held-out rows: {more}")
+    return lines
 
 
 def _behind(result: TuneReport) -> list[str]:
     """What the verdict rests on: calibrations, the chosen setting, its nested comparison, and its correction alone."""
-    found = result.comparison
+    found, setting = result.comparison, result.setting
     best, most = (f"{right / found.rows:.1%}" for right in (result.right[result.best], max(result.right)))
     shares, (low, high) = _of_plain(result), found.interval
     listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
-    return [
-        *([f"{PLAIN} by calibration: {listed}"] if len(shares) > 1 else []),
+    lines = [f"{PLAIN} by calibration: {listed}"] if len(shares) > 1 else []
+    lines += [
         f"within one standard error of the best of {len(result.settings)} settings ({most}), the head or the simplest: "
         f"{result.settings[result.best]}, {best} of the rows that chose it",
         f"nested difference: {100 * found.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
         f"{found.gained} rows gained, {found.lost} lost, one-sided sign test p {p}",
-        *_correction_alone(result),
     ]
-
-
-def _decided(result: TuneReport) -> str:
-    """Whether the rows chose a setting, or the setting that is kept if not, in words."""
-    from deepthink_cli.tuning.nested import LEVEL
-
-    setting, rows = result.setting, result.comparison.rows
-    if result.chosen_by_rows:
-        low, high = result.comparison.interval
-        by = f"by {100 * result.comparison.difference:.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), p < {LEVEL}"
-        if setting.place == result.settings[0].place:
-            return f"{PLAIN} (T = 1) with calibration {setting.calibration} is better than without it {by}"
-        return f"{setting} is better than {PLAIN} (T = 1) {by}"
-    return f"{PLAIN} (T = 1) is kept: these {rows} rows show nothing better at p < {LEVEL}"
-
-
-def _corrected_unchosen(result: TuneReport) -> list[str]:
-    """The label that plain in-context learning gives too often, and the correction that needs no labels."""
-    from deepthink_cli.tuning.nested import UNLABELLED
-
-    setting, found = result.setting, result.excess
-    if result.chosen_by_rows or found is None:
-        return []
-    said = f"without a correction, {found.given} of them get the label {found.label!r}, and {found.true} have it"
-    if setting.calibration != NONE:
-        return [f"{said}: {setting.calibration}, which needs no labels, corrects it"]
-    if not _of_plain(result).keys().isdisjoint(UNLABELLED):
-        return []
-    memory = "MEMORY" if result.header is None else result.header.path
-    return [f"{said}: deepthink calibrate {memory} --calibrate {UNLABELLED[0]} corrects it without labels"]
-
-
-def _undecided(result: TuneReport) -> list[str]:
-    """The number of rows that a gain takes, if the rows show none."""
-    from deepthink_cli.tuning.nested import FEWEST_ROWS
-
-    found = result.comparison
-    if result.chosen_by_rows:
-        return []
-    if (wrong := found.rows - found.plain) < FEWEST_ROWS:
-        return [f"{wrong} of them are labelled wrongly; to show a gain takes {FEWEST_ROWS} corrected rows: label more"]
-    if found.rows_to_show is None:
-        return []
-    gain = 100 * found.difference
-    return [f"the choice gains {gain:.1f} points on held-out rows: about {found.rows_to_show} rows would show it"]
-
-
-def _correction_alone(result: TuneReport) -> list[str]:
-    """What the correction of the setting gives plain in-context learning, if the setting is more than that."""
-    setting, alone = result.setting, _of_plain(result).get(result.setting.calibration)
-    if setting.place == result.settings[0].place or setting.calibration == NONE or alone is None:
-        return []
-    whole = result.right[result.kept] / len(result.plan.rows)
-    return [f"{PLAIN} with calibration {setting.calibration}: {alone:.1%}, against {whole:.1%}"]
-
-
-def _beaten_by(result: TuneReport) -> list[str]:
-    """The best of the classifiers trained on the same rows, if it labels more of them correctly than the setting."""
-    setting = result.tuned.accuracy
-    rival = max(result.rivals, key=lambda rival: rival.right, default=None)
-    if rival is None or rival.accuracy <= setting:
-        return []
-    named = result.plan.options.rival
-    instead = ": use that instead" if named is not None and rival.name.endswith(named) else ""
-    return [f"{rival.name} labels more of the same rows correctly, {rival.accuracy:.1%} against {setting:.1%}{instead}"]
-
-
-def _cost(result: TuneReport) -> list[str]:
-    """The time of many rows, if a memory was written."""
-    if result.seconds_per_row is None:
-        return []
-    return [f"labelling {MANY:,} such rows takes about {duration(MANY * result.seconds_per_row)} here"]
+    if setting.place != result.settings[0].place and setting.calibration != NONE and setting.calibration in shares:
+        alone, whole = shares[setting.calibration], result.right[result.kept] / found.rows
+        lines.append(f"{PLAIN} with calibration {setting.calibration}: {alone:.1%}, against {whole:.1%}")
+    return lines
 
 
 def _interval(interval: tuple[float, float]) -> str:

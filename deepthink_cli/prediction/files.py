@@ -68,10 +68,6 @@ class PartialLabels:
         with _refusals(self.output):
             append(self.path, map(json_line, rows))
 
-    def remove(self) -> None:
-        """Remove the file: the output is complete."""
-        self.path.unlink(missing_ok=True)
-
 
 def partial_of(output: Path) -> Path:
     """The file with the rows of an interrupted labelling that writes `output`."""
@@ -90,43 +86,34 @@ def open_partial(
     path, head = partial_of(output), json_line({"made by": _MARK, **identity}).encode()
     with _locked(output, path):
         with _refusals(output):
-            if not path.exists() or _is_torn(path, head):
+            first = b""
+            if path.exists():
+                with open(path, "rb") as file:
+                    first = file.readline(_LONGEST)
+            if not first.endswith(b"\n") and head.startswith(first):  # it was not written to its end
                 path.write_bytes(head)
-            _check(path, json.loads(head))
+            else:
+                _check(path, first, json.loads(head))
             done = _cut(path, len(head), total, len(iterations))
         yield PartialLabels(output, len(head), iterations, done)
 
 
-def _is_torn(path: Path, head: bytes) -> bool:
-    """Whether the first line of the file was not written to its end."""
-    with open(path, "rb") as file:
-        first = file.readline(_LONGEST)
-    return not first.endswith(b"\n") and head.startswith(first)
-
-
-def _check(path: Path, identity: Mapping[str, Any]) -> None:
-    with open(path, "rb") as file:
-        first = file.readline(_LONGEST)
+def _check(path: Path, first: bytes, identity: Mapping[str, Any]) -> None:
+    """Raise InputError unless the first line of a file has this identity."""
     try:
         begun = json.loads(first)
     except ValueError:
         begun = None
     if not isinstance(begun, dict) or begun.get("made by") != _MARK:
         raise InputError(f"{path}: not the rows of a labelling; move it, or name another output")
-    different = _different(begun, identity)
+    before, now = begun.pop("options", None) or {}, identity["options"]
+    different = [name for name in {**begun, **identity} if name != "options" and begun.get(name) != identity.get(name)]
+    different += [option(name) for name in {**before, **now} if before.get(name) != now.get(name)]
     if different:
         raise InputError(
             f"{path}: was begun with another {', another '.join(different)}; give the same to continue it, or remove "
             "it to start again"
         )
-
-
-def _different(begun: Mapping[str, Any], identity: Mapping[str, Any]) -> list[str]:
-    """The names in which two identities differ."""
-    before, now = begun.get("options") or {}, identity["options"]
-    options = [option(name) for name in {**before, **now} if before.get(name) != now.get(name)]
-    others = [name for name in {**begun, **identity} if begun.get(name) != identity.get(name)]
-    return [name for each in others for name in (options if each == "options" else [each])]
 
 
 def _cut(path: Path, start: int, total: int, iterations: int) -> int:
@@ -139,8 +126,11 @@ def _cut(path: Path, start: int, total: int, iterations: int) -> int:
     with open(path, "rb") as file:
         file.seek(start)
         for line in file:
-            row = _row(line)
-            if row is None or row.get("index") != done:
+            try:
+                row = json.loads(line)
+            except ValueError:  # it was not written to its end
+                break
+            if not line.endswith(b"\n") or not isinstance(row, dict) or row.get("index") != done:
                 break
             place, lines = place + len(line), lines + 1
             if "error" in row or lines == iterations:
@@ -149,15 +139,6 @@ def _cut(path: Path, start: int, total: int, iterations: int) -> int:
                     kept, end = done, place
     cut(path, end)
     return kept
-
-
-def _row(line: bytes) -> dict[str, Any] | None:
-    """The row in a line; None if it was not written to its end."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and line.endswith(b"\n") else None
 
 
 @contextmanager
@@ -225,7 +206,7 @@ def resume_labels(
             for row in partial.rows():
                 counts.add([row])
                 write([form.without_scores(row)])
-        partial.remove()
+        partial.path.unlink()
     return counts
 
 

@@ -45,9 +45,12 @@ def score_each(
     Raises InputError if a memory does not have the model's shapes, or if a memory, a query and its candidate together
     are too long for the model. Raises NotFiniteError, naming the query, for scores that are NaN or infinite.
     """
+    attended: list[list[tuple[int, ...]]] = []  # for each memory, the places of the parts that each query attends to
     for memory in memories:
         _check_fit(engine, memory, plan)
-    attended = [_attended(memory, plan, scoring) for memory in memories]
+        made = memory.provenance
+        found = None if made is None else scoring.attended(made.demonstrations, plan.queries)
+        attended.append([()] * len(plan.queries) if found is None else found)
     if any(map(any, attended)):
         sums = [engine.score_after(_pasts(*pair), plan) for pair in zip(memories, attended, strict=True)]
     else:
@@ -70,13 +73,6 @@ def observe_each(
     check_finite(engine, plan, [each.sums for each in observed])
     scores = [scoring.compared(Scores.of(each.sums, query)) for each, query in zip(observed, plan.queries, strict=True)]
     return scores, [each.hidden for each in observed]
-
-
-def _attended(memory: Memory, plan: ScoringPlan, scoring: Scoring) -> list[tuple[int, ...]]:
-    """The places of the memory's parts that each query attends to; empty for the whole memory."""
-    provenance = memory.provenance
-    found = None if provenance is None else scoring.attended(provenance.demonstrations, plan.queries)
-    return [()] * len(plan.queries) if found is None else found
 
 
 def _pasts(memory: Memory, attended: Sequence[tuple[int, ...]]) -> list[Past]:
