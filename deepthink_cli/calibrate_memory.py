@@ -133,33 +133,33 @@ def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: 
 
 
 def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, limit: int | None) -> EvaluatedRows | None:
-    """The rows for the estimate of a calibration, None for texts; raises InputError if it cannot be estimated."""
-    memory = scorer.memory
-    method = None if name == THRESHOLDS else calibration(name)
+    """The rows for the estimate of a correction, None for texts; raises InputError if it cannot be estimated."""
+
+    def refused(reason: str) -> InputError:
+        return InputError.of("calibrate", name, reason)
+
+    memory, method = scorer.memory, None if name == THRESHOLDS else calibration(name)
     if method is not None and method.of_states and scorer.scoring.of_parts:
-        reason = f"compares hidden states after a whole memory; not with {scorer.scoring}"
-        raise InputError.of("calibrate", name, reason)
+        raise refused(f"compares hidden states after a whole memory; not with {scorer.scoring}")
     if method is None and not scorer.gives_several:
-        raise InputError.of("calibrate", name, "is for memories of rows with several labels; use fitted")
+        raise refused("is for memories of rows with several labels; use fitted")
     if method is None or (name == HEAD and scorer.gives_several):
         if rows is None:
-            raise InputError.of("calibrate", name, "is fitted on labelled rows; give a file of them")
+            raise refused("is fitted on labelled rows; give a file of them")
         return rows_of_file(memory, rows, limit)
     check_storable(name, memory.provenance.demonstrations, memory.name)
-    if method.of_states:
-        if rows is not None:
-            return rows_of_file(memory, rows, limit)
-        check_demonstrations(method, memory.provenance, memory.name)
+    if rows is None:
+        if method.of_states:
+            check_demonstrations(method, memory.provenance, memory.name)
+        elif method.from_rows:
+            raise refused("is estimated from rows; give a file of them, or use contextual")
         return None
     if not method.from_rows:
-        if rows is not None:
-            raise InputError.of("calibrate", name, "is estimated from texts of its own; omit the rows, or use batch")
-        return None
-    if rows is None:
-        raise InputError.of("calibrate", name, "is estimated from rows; give a file of them, or use contextual")
+        raise refused("is estimated from texts of its own; omit the rows, or use batch")
     evaluated = rows_of_file(memory, rows, limit, labelled=method.labelled)
-    method.check_count(evaluated.count)
-    check_supported([name], evaluated.checked)
+    if not method.of_states:
+        method.check_count(evaluated.count)
+        check_supported([name], evaluated.checked)
     return evaluated
 
 

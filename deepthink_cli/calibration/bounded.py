@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.corrections import HeldOut
@@ -36,14 +36,22 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Bound:
-    """The labels with a probability of at least `threshold`: `given` of `rows` held-out labels, `wrong` of them."""
+class Probable:
+    """The `given` labels with a probability of at least `threshold`, and how many of them are `wrong`, of `rows`.
 
-    most: float
+    With `max_error`, labelled rows show that at most this share of such labels is wrong.
+    """
+
     threshold: float
     given: int
     wrong: int
     rows: int
+    max_error: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The share of rows that are given a label, or the bound of errors, and the counts, as JSON values."""
+        share = {"coverage": self.given / self.rows} if self.max_error is None else {"max_error": self.max_error}
+        return {**share, "threshold": self.threshold, "labelled": self.given, "wrong": self.wrong}
 
 
 def fewest(most: float) -> int:
@@ -51,7 +59,7 @@ def fewest(most: float) -> int:
     return math.ceil(math.log(LEVEL) / math.log1p(-most))
 
 
-def bound(rows: HeldOut, most: float) -> Bound | None:
+def bound(rows: HeldOut, most: float) -> Probable | None:
     """The lowest threshold above which at most the share `most` of labels is wrong; None if the rows show none."""
     labels = sorted(((p, right) for right, of in ((1, rows.right), (0, rows.wrong)) for p in of), reverse=True)
     found, wrong, done = None, 0, 0
@@ -63,7 +71,7 @@ def bound(rows: HeldOut, most: float) -> Bound | None:
         wrong += sum(1 - right for _, right in labels[done:count])
         if wrong > allowed:
             break
-        found, done = Bound(most, labels[count - 1][0], count, wrong, len(labels)), count
+        found, done = Probable(labels[count - 1][0], count, wrong, len(labels), most), count
     return found
 
 

@@ -182,14 +182,9 @@ def corrections(
 def own_candidates(name: str, where: str) -> InputError:
     """The error of a row whose candidates are not the labels of the other rows."""
     usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
-    if name == STORED:
-        return InputError(
-            f"{where}: has candidates of its own, and the memory's correction is of its labels; use "
-            f"{option('calibrate')} {NONE}, or one of {usable}"
-        )
     return InputError(
-        f"{where}: has candidates of its own, and {option('calibrate')} {name} needs rows with the same "
-        f"ones; use one of {usable}"
+        f"{where}: has candidates of its own, and {option('calibrate')} {name} is of the memory's labels; use "
+        f"{option('calibrate')} {NONE}, or one of {usable}"
     )
 
 

@@ -36,11 +36,11 @@ from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
-from deepthink_cli.io.tables import check_suffix, writing_rows
+from deepthink_cli.io.tables import check_suffix, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.observers import Watching, observed
 from deepthink_cli.options import OUTPUT, Flag, Options
-from deepthink_cli.prediction.options import ErrorOptions
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.options import Limit, TaskOptions
 
@@ -235,12 +235,13 @@ def _samples_file(
     output: Path | None, scorer: Scorer, rows: EvaluatedRows, errors: ErrorOptions
 ) -> Iterator[Callable[[Prediction | Skipped], object]]:
     """A function that writes a row for each prediction, if there is an output."""
-    from deepthink_cli.prediction.rows import ABOUT, RowWriter, samples_rows
+    from deepthink_cli.prediction.rows import ABOUT, RowWriter, output_rows
 
     if output is None:
         yield lambda row: None
         return
-    form = samples_rows(scorer, rows, output, errors)
+    of_predict = output_rows(scorer, rows.checked, is_table(output), LabelOptions.checked(scores=True), errors)
+    form = replace(of_predict, several=True, gold=True)
     with writing_rows(output, form.columns, "output", ABOUT) as write:
         put = RowWriter(form, write)
         yield lambda row: put([row])

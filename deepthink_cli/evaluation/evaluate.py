@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.opening import OpenedMemory
-from deepthink_cli.calibration.bounded import SHOWN, Bound, bound
+from deepthink_cli.calibration.bounded import SHOWN, bound
 from deepthink_cli.calibration.calibrator import RowCalibrator
 from deepthink_cli.calibration.notes import check_count, check_supported, skipping, warn_of_one_label
 from deepthink_cli.calibration.registry import NONE, STORED
@@ -94,7 +94,7 @@ def evaluate(
         Overlap(read, _evaluation(rest) if others else None) if read else None,
         unused_chat=scorer.demonstrations.chat is None
         and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
-        coverage=tuple(answers.at_least(each.threshold, each.most) for each in _bounds(scorer)),
+        coverage=tuple(answers.at_least(*each) for each in _thresholds(scorer)),
         probable=tuple(answers.probable()),
     )
     _warn(report, tell)
@@ -132,12 +132,12 @@ def evaluate_label_sets(
     return LabelSetsReport(memory, scorer.scoring, rows.split, results, dict(skipped), seconds)
 
 
-def _bounds(scorer: Scorer) -> list[Bound]:
-    """The bounds of errors that the labelled rows of the memory's own correction show, if it is in use."""
+def _thresholds(scorer: Scorer) -> list[tuple[float, float]]:
+    """The thresholds that labelled rows of the memory's own correction give, if it is in use, each with its bound."""
     stored = scorer.memory.provenance.calibrated
     if stored is None or stored.held_out is None or scorer.calibrate[:1] != (STORED,) or scorer.others:
         return []
-    return [found for most in SHOWN if (found := bound(stored.held_out, most)) is not None]
+    return [(found.threshold, most) for most in SHOWN if (found := bound(stored.held_out, most)) is not None]
 
 
 def load_for(

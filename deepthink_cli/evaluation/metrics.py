@@ -12,6 +12,7 @@ from operator import eq, sub
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.calibration.bounded import Probable
 from deepthink_cli.io.text import html_table
 from deepthink_cli.multilabel import LabelMetrics
 from deepthink_cli.scoring.softmax import log_share
@@ -81,26 +82,6 @@ class Changes:
     def p(self) -> float:
         """The exact two-sided McNemar p of the rows fixed and broken."""
         return mcnemar(self.fixed, self.broken)
-
-
-@dataclass(frozen=True)
-class Probable:
-    """The `given` labels with a probability of at least `threshold`, and how many of them are `wrong`, of `rows`.
-
-    With `max_error`, labelled rows show that at most this share of such labels is wrong.
-    """
-
-    threshold: float
-    given: int
-    wrong: int
-    rows: int
-    max_error: float | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The share of rows that are given a label, or the bound of errors, and the counts, as JSON values."""
-        bound, coverage = {"max_error": self.max_error}, {"coverage": self.given / self.rows}
-        counts = {"threshold": self.threshold, "labelled": self.given, "wrong": self.wrong}
-        return {**(coverage if self.max_error is None else bound), **counts}
 
 
 class Answers:

@@ -8,8 +8,9 @@ from typing import Any
 from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.calibration.bounded import Probable
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.evaluation.metrics import Evaluation, Probable, wilson
+from deepthink_cli.evaluation.metrics import Evaluation, wilson
 from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, MICRO_F1, Judged
 from deepthink_cli.events import Event
 from deepthink_cli.io.text import html_paragraphs

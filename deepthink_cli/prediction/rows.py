@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Self
 
 from deepthink_cli.calibration.bounded import bound, fewest
@@ -16,7 +15,7 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.io.tables import Columns, Kind, Write, is_table
+from deepthink_cli.io.tables import Columns, Kind, Write
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.multilabel import GiveLabels, label_shares, labels_given
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
@@ -25,7 +24,6 @@ from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
-from deepthink_cli.tasks.rows import EvaluatedRows
 
 UNCALIBRATED, FITTED = "uncalibrated", "fitted to labelled rows"
 ABOUT = {"deepthink": "probability is the label's share among the candidates"}
@@ -249,11 +247,18 @@ def best(probabilities: Mapping[str, float], count: int) -> list[dict[str, Any]]
 def output_rows(
     scorer: Scorer, checked: CheckedRows | None, table: bool, options: LabelOptions, errors: ErrorOptions
 ) -> OutputRows:
-    """The rows that `predict` writes for checked inputs, or for standard input; raises as `input_fields`."""
+    """The rows that `predict` writes for checked inputs, or for standard input.
+
+    Raises InputError as `input_fields`, and for options and steps that rows with several labels do not have.
+    """
     memory, labels = scorer.memory, scorer.demonstrations.labels
     if options.max_error is not None:
         options = options.model_copy(update={"threshold": threshold_of(scorer, options)})
-    fields = input_fields(options, checked, table)
+    fields, given = input_fields(options, checked, table), None
+    if scorer.gives_several:
+        if options.threshold is not None:
+            raise InputError.of("threshold", options.threshold, "rows may have several labels, each with its threshold")
+        given = labels_given(memory.provenance, scorer.scoring, memory.name)
     shared = checked is None or checked.other_labels is None
     return OutputRows(
         memory.iterations,
@@ -266,7 +271,7 @@ def output_rows(
         several=len(memory.iterations) > 1,
         skip=errors.skip,
         stored=memory.provenance.calibrated,
-        given=_several(scorer, options),
+        given=given,
         template=scorer.demonstrations.template,
     )
 
@@ -304,21 +309,6 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
         way = more if least is None else f"give {least:g}, the least that they show, or {more}"
         raise refused(f"not shown by {shown}; {way}")
     return found.threshold
-
-
-def _several(scorer: Scorer, options: LabelOptions) -> GiveLabels | None:
-    """The choice of several labels a row, if the memory has one; raises InputError for `threshold` and for steps."""
-    if not scorer.gives_several:
-        return None
-    if options.threshold is not None:
-        raise InputError.of("threshold", options.threshold, "rows may have several labels, each with its threshold")
-    return labels_given(scorer.memory.provenance, scorer.scoring, scorer.memory.name)
-
-
-def samples_rows(scorer: Scorer, rows: EvaluatedRows, samples: Path, errors: ErrorOptions) -> OutputRows:
-    """The rows that `eval -o` writes: rows of `predict` with their true labels; raises as `input_fields`."""
-    form = output_rows(scorer, rows.checked, is_table(samples), LabelOptions.checked(scores=True), errors)
-    return replace(form, several=True, gold=True)
 
 
 def input_fields(options: LabelOptions, checked: CheckedRows | None, table: bool) -> dict[str, Kind] | None:

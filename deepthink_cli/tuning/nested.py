@@ -37,55 +37,43 @@ HeldOutScores = Mapping[str, "Floats"]
 STATES = "states"
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """The places of rows that are labelled with a bias, and the scores of the other rows on which it is fitted.
-
-    `scores` (selections, techniques, methods, T, m, C), `gold` (m,), the places of the true labels, and `groups` (m,),
-    the numbers of the inputs, are of the other rows.
-    """
-
-    rows: Sequence[int]
-    scores: HeldOutScores
-    gold: Sequence[int]
-    groups: Sequence[int]
-
-
-def fits_within(scores: HeldOutScores, gold: Ints, groups: Sequence[int], parts: Sequence[Sequence[int]]) -> list[Fit]:
-    """For every part, which holds places of rows, the fit on the rows of all other parts."""
-    fits = []
-    for rows in parts:
-        others = [place for place in range(len(gold)) if place not in set(rows)]
-        of_others = {name: scores[name][:, :, :, :, others] for name in (NONE, STATES) if name in scores}
-        fits.append(Fit(rows, of_others, gold[others].tolist(), [groups[place] for place in others]))
-    return fits
-
-
-def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting], fits: Sequence[Fit] = ()) -> Bools:
+def correctness(
+    scores: HeldOutScores,
+    gold: Ints,
+    settings: Sequence[Setting],
+    groups: Sequence[int] = (),
+    parts: Sequence[Sequence[int]] = (),
+    without: Sequence[HeldOutScores] | None = None,
+) -> Bools:
     """Whether each setting labels each row correctly (S, N); `gold` (N,) are the indices of the true labels.
 
     A calibration that is not in `scores` estimates its bias from all rows without their labels. If it needs true
-    labels, its bias is fitted by `fits`, which must hold every row once.
+    labels, it is fitted for each of `parts`, which hold every row once, to the rows outside the part. Of these rows,
+    `without` has the scores after memories that have not read the part; by default, their own `scores` are used.
+    `groups` (N,) are the numbers of the inputs.
     """
     import numpy as np
 
-    return np.stack([_labels(scores, setting, fits) == gold for setting in settings])
+    def labels(setting: Setting) -> Ints:
+        place = setting.place
+        if setting.calibration in scores:
+            return np.asarray(scores[setting.calibration][place].argmax(axis=-1))
+        method, raw = calibration(setting.calibration), scores[NONE][place]
+        if not method.labelled:
+            return np.asarray(method.fitted(raw).scores(None, raw).argmax(axis=-1))
+        found = np.full(len(raw), -1)
+        for number, part in enumerate(parts):
+            own, rest = list(part), [row for row in range(len(gold)) if row not in set(part)]
+            used = (NONE, STATES) if method.of_states else (NONE,)
+            logs, *states = (
+                scores[name][place][rest] if without is None else without[number][name][place] for name in used
+            )
+            fitted = method.fitted(logs, gold[rest].tolist(), [groups[row] for row in rest], *states)
+            of_own = scores[STATES][place][own] if method.of_states else None
+            found[own] = fitted.scores(of_own, raw[own]).argmax(axis=-1)
+        return found
 
-
-def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Ints:
-    import numpy as np
-
-    if setting.calibration in scores:
-        return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
-    method, raw = calibration(setting.calibration), scores[NONE][setting.place]
-    if not method.labelled:
-        return np.asarray(method.fitted(raw).scores(None, raw).argmax(axis=-1))
-    labels, place = np.full(len(raw), -1), setting.place
-    for fit in fits:
-        own, rest = (each[STATES][place] if method.of_states else None for each in (scores, fit.scores))
-        rows, fitted = list(fit.rows), method.fitted(fit.scores[NONE][place], fit.gold, fit.groups, rest)
-        labels[rows] = fitted.scores(None if own is None else own[rows], raw[rows]).argmax(axis=-1)
-    return labels
+    return np.stack([labels(setting) == gold for setting in settings])
 
 
 def first_choice(settings: Sequence[Setting]) -> int | None:

@@ -29,13 +29,11 @@ from deepthink_cli.tuning.nested import (
     STATES,
     Comparison,
     Excess,
-    Fit,
     best,
     choose_nested,
     correctness,
     excess,
     first_choice,
-    fits_within,
     unchosen,
 )
 from deepthink_cli.tuning.options import Setting
@@ -220,14 +218,11 @@ def _judged(plan: TunePlan, whole: HeldOutScores, without: Sequence[HeldOutScore
     """
     import numpy as np
 
-    gold, groups, settings = np.array(plan.rows.gold), plan.rows.groups, plan.grid.settings
-    fits, inner = list[Fit](), []
+    gold, groups, settings, inner = np.array(plan.rows.gold), plan.rows.groups, plan.grid.settings, []
     for fold, scores, rows in zip(plan.folds, without, _others(plan), strict=True):
-        of_fold, inputs = gold[rows], [groups[row] for row in rows]
-        fits.append(Fit(fold, scores, of_fold.tolist(), inputs))
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
-        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, inputs, parts)))
-    return correctness(whole, gold, settings, fits), inner
+        inner.append(correctness(scores, gold[rows], settings, [groups[row] for row in rows], parts))
+    return correctness(whole, gold, settings, groups, plan.folds, without), inner
 
 
 def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:

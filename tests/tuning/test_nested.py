@@ -22,7 +22,6 @@ from deepthink_cli.tuning.nested import (
     best,
     choose_nested,
     correctness,
-    fits_within,
     sign_test,
 )
 from deepthink_cli.tuning.options import Grid, best_of_trajectories
@@ -131,7 +130,7 @@ def test_a_fitted_bias_has_not_seen_the_rows_that_it_labels() -> None:
     settings = Grid((Method(1),), ("none", "fitted")).settings[1:]
 
     def labels(true: Any) -> Any:
-        right = correctness({"none": raw}, true, settings, fits_within({"none": raw}, true, range(len(true)), parts))[0]
+        right = correctness({"none": raw}, true, settings, range(len(true)), parts)[0]
         return np.where(right, true, 1 - true)
 
     for rows in parts:
