@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from deepthink_cli import Query
-from deepthink_cli.calibration.calibrator import RowCalibrator
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from record import Table, parser
@@ -39,7 +39,7 @@ def chunks(rows: int, labels: tuple[str, ...]) -> Iterator[list[Prediction]]:
 def corrected(name: str, rows: int, count: int) -> dict[str, float]:
     """Correct the rows, and return seconds and growth of the peak; what runs in the process that is measured."""
     labels = tuple(f"label {number}" for number in range(count))
-    calibrator, seconds, done = RowCalibrator([name], labels), [0.0, 0.0], 0
+    calibrator, seconds, done = Calibrator([name], labels), [0.0, 0.0], 0
     reset_peak()
     before = peak_bytes()
     for chunk in chunks(rows, labels):

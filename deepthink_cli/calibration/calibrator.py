@@ -14,7 +14,6 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import json_sha256
-from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
@@ -32,15 +31,31 @@ K = TypeVar("K", bound=Hashable)
 Candidates = tuple[str, ...]
 
 
-class RowCalibrator:
-    """The corrections of predictions by biases that are estimated from the predictions, without a model.
+class Calibrator:
+    """The corrections of predictions by each of `names`, except `none`; each iteration has its own.
 
-    Each iteration has its own bias, of all rows up to the end of a call, or of a sample of them (`_Rows`). Other
-    `names` are left out; `labels` are the memory's labels.
+    A bias from rows is of all rows up to the end of a call, or of a sample of them (`_Rows`). A bias from texts is the
+    same for all rows with the same candidates; the texts are scored after the same `members` and by the same scoring as
+    the rows. The correction `stored` is a bias, the mean of the members' biases, or a head. Without an engine, only
+    biases from rows correct; other names are left out. `labels` are the memory's labels.
     """
 
-    def __init__(self, names: Iterable[str], labels: Candidates) -> None:
-        self._correct: dict[str, Correct] = {name: _FromRows(name, labels) for name in from_rows(names)}
+    def __init__(
+        self,
+        names: Iterable[str],
+        labels: Candidates,
+        engine: Engine | None = None,
+        members: Sequence[Sequence[Memory]] = (),
+        scoring: Scoring = PLAIN,
+    ) -> None:
+        self._correct: dict[str, Correct] = {}
+        for name in names:
+            if name in from_rows([name]):
+                self._correct[name] = _FromRows(name, labels)
+            elif name == STORED and members:
+                self._correct[name] = _Stored(members)
+            elif name != NONE and engine is not None:
+                self._correct[name] = TextBiases(name, engine, members, scoring)
 
     def corrected(self, parts: Iterable[Part], together: bool = False) -> Iterator[Part]:
         """The chunks with their corrections, as they come; raises as `__call__`.
@@ -70,32 +85,6 @@ class RowCalibrator:
         """Add the scores of rows that an earlier call corrected to the biases."""
         for correct in self._correct.values():
             correct(predictions)
-
-
-class Calibrator(RowCalibrator):
-    """The corrections of predictions by each of `names`, except `none`; each iteration has its own.
-
-    A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
-    and by the same scoring as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is a bias,
-    the mean of the members' biases, or a head.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        members: Sequence[Sequence[Memory]],
-        names: Iterable[str],
-        scoring: Scoring = PLAIN,
-    ) -> None:
-        demonstrations = members[0][0].origin.demonstrations
-        super().__init__((), demonstrations.labels)
-        for name in names:
-            if name == STORED:
-                self._correct[name] = _Stored(members)
-            elif name != NONE and calibration(name, labelled=False).from_rows:
-                self._correct[name] = _FromRows(name, demonstrations.labels)
-            elif name != NONE:
-                self._correct[name] = TextBiases(name, engine, members, demonstrations, scoring)
 
 
 @dataclass(frozen=True)
@@ -299,9 +288,9 @@ class TextBiases:
         name: str,
         engine: Engine,
         members: Sequence[Sequence[Memory]],
-        demonstrations: TokenizedDemonstrations,
         scoring: Scoring,
     ) -> None:
+        demonstrations = members[0][0].origin.demonstrations
         self.method, self.engine = calibration(name, labelled=False), engine
         self.members, self.scoring = members, scoring
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, scoring)
@@ -342,7 +331,7 @@ def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, s
     Raises InputError for texts that do not fit the tokenizer, and NotFiniteError for scores that are not finite.
     """
     demonstrations = memories[0].origin.demonstrations
-    texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, scoring)
+    texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], scoring)
     biases = {str(t): bias.stored for (t, _), bias in sorted(texts.of([demonstrations.labels]).items())}
     digest = json_sha256([text if isinstance(text, str) else dict(text) for text in texts.inputs.texts])
     count = len(texts.inputs.texts)

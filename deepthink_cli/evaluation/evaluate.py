@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.bounded import SHOWN, bound
-from deepthink_cli.calibration.calibrator import RowCalibrator
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.notes import check_count, check_supported, skipping, warn_of_one_label
 from deepthink_cli.calibration.registry import NONE, STORED
 from deepthink_cli.data.examples import Skipped
@@ -222,7 +222,7 @@ def _scored(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iter
     usable = skipping(rows.queries, loaded.scorer.row_check(loaded.engine)) if skip else rows.queries
     reasons = EVERY_REASON if skip else UNSCORABLE  # the latter any memory has
     parts = loaded(usable, size=EVALUATED, skip=reasons, progress=progress, tell=tell)
-    by_rows = RowCalibrator(loaded.scorer.calibrate, loaded.scorer.demonstrations.labels)
+    by_rows = Calibrator(loaded.scorer.calibrate, loaded.scorer.demonstrations.labels)
     return chain.from_iterable(by_rows.corrected(parts, together=True))
 
 

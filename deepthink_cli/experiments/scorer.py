@@ -181,7 +181,8 @@ class JobScorer:
         others = [name for name in names if name not in {each.name for each in labelled}]
         if others:
             one_by_one = [[memory] for memory in memories]
-            predictions = Calibrator(self.engine, one_by_one, others, self.job.run.options.scoring)(predictions)
+            labels, scoring = self.job.demonstrations.labels, self.job.run.options.scoring
+            predictions = Calibrator(others, labels, self.engine, one_by_one, scoring)(predictions)
         if labelled:
             dev = LabelledRows(measured["dev"], self.job.demonstrations)
             for method in labelled:

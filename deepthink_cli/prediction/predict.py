@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.calibrator import RowCalibrator
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
@@ -54,7 +54,7 @@ def predict(
     check_model(scorer.memory.provenance, engine.identity, scorer.memory.name)
     loaded, labels = Loaded(scorer, engine, [memories]), scorer.demonstrations.labels
     queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
-    for part in RowCalibrator(scorer.calibrate, labels).corrected(loaded(queries, size=chunk)):
+    for part in Calibrator(scorer.calibrate, labels).corrected(loaded(queries, size=chunk)):
         yield from (by_first(prediction, scorer.calibrate) for prediction in predicted(part))
 
 
@@ -96,7 +96,7 @@ class Labelling:
         parts = label(islice(rows, start, None), progress=progress, tell=tell)
         scorer, labels = self.scorer, self.scorer.demonstrations.labels
         told = silent if scorer.calibrate or scorer.gives_several else tell
-        calibrator = RowCalibrator(scorer.calibrate, labels)
+        calibrator = Calibrator(scorer.calibrate, labels)
         warning = OneLabelWarning(labels, scorer.memory.corrected_in, told, streams=self.checked is None)
         truncated, last = 0, list[Prediction]()
         for earlier in before:

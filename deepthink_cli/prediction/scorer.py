@@ -181,7 +181,7 @@ class Loaded:
         self.loading = time.perf_counter() - self.started
         by_rows = from_rows(scorer.calibrate)
         names = [name for name in scorer.calibrate if name not in by_rows]
-        self.calibrator = Calibrator(engine, members, names, scorer.scoring)
+        self.calibrator = Calibrator(names, scorer.demonstrations.labels, engine, members, scorer.scoring)
 
     def with_first_reading(self) -> Loaded:
         """The same memories with plain in-context learning (T = 1), which is read again where it was not kept."""

@@ -28,7 +28,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.calibration import calibrator as calibrator_module
 from deepthink_cli.calibration.basis import TEXTS, BasisInputs, basis_texts, check_calibrations
-from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.registry import choices
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
@@ -61,7 +61,7 @@ def calibrated(
     engine: Engine, memories: Sequence[Memory], names: Sequence[str], rows: Sequence[str | Query] = ROWS
 ) -> list[Prediction]:
     """Predictions of all rows, corrected in one call."""
-    return Calibrator(engine, [memories], names)(list(predict(engine, memories, rows)))
+    return Calibrator(names, LABELS, engine, [memories])(list(predict(engine, memories, rows)))
 
 
 def shares(
@@ -144,11 +144,11 @@ def test_iterations_are_corrected_separately(llama: Engine, memories: list[Memor
 def test_a_stream_is_corrected_by_all_rows_up_to_the_end_of_their_chunk(
     name: str, llama: Engine, memories: list[Memory]
 ) -> None:
-    calibrator = Calibrator(llama, [memories], [name])
+    calibrator = Calibrator([name], LABELS, llama, [memories])
     raw = list(predict(llama, memories[0], ROWS))
     first, second = calibrator(raw[:20]), calibrator(raw[20:])
     for chunk, rows in ((first, raw[:20]), (second, raw)):
-        expected = Calibrator(llama, [memories], [name])(rows)[-len(chunk) :]
+        expected = Calibrator([name], LABELS, llama, [memories])(rows)[-len(chunk) :]
         for prediction, whole in zip(chunk, expected, strict=True):
             found, correction = prediction.calibrated[name], whole.calibrated[name]
             assert (found.inputs, found.counted) == (len(rows), "rows")
@@ -161,10 +161,10 @@ def test_of_a_long_stream_a_bias_is_that_of_a_sample_of_all_rows_so_far(monkeypa
     monkeypatch.setattr(calibrator_module, "SAMPLE", 500)
     odds = [4 * (number < 1500) + number % 7 / 7 for number in range(3000)]
     rows = [prediction_of(Query("", LABELS), 1, Scores((value, 0.0), (value, 0.0))) for value in odds]
-    stream = RowCalibrator(["prior"], LABELS)
+    stream = Calibrator(["prior"], LABELS)
     chunks = [stream(rows[start : start + 250])[0].calibrated["prior"] for start in range(0, 3000, 250)]
     assert [chunk.inputs for chunk in chunks] == [250, *[500] * 11]
-    whole = RowCalibrator(["prior"], LABELS)(rows)[0].calibrated["prior"]
+    whole = Calibrator(["prior"], LABELS)(rows)[0].calibrated["prior"]
     assert whole.inputs == 3000  # rows of one call are all used
     found, expected = (each.bias[LABELS[0]] - each.bias[LABELS[1]] for each in (chunks[-1], whole))
     assert expected == pytest.approx(2 + 3 / 7, abs=0.01)  # the middle of the odds
@@ -177,7 +177,7 @@ def test_together_all_rows_of_a_pipeline_have_one_bias_and_keep_their_places(
 ) -> None:
     unread, queries = Skipped(("rows.jsonl:3: not JSON",)), [Query(text, LABELS) for text in ROWS]
     parts = predictions(llama, [memories[:1]], [queries[0], unread, *queries[1:]], size=2)
-    (part,) = Calibrator(llama, [memories[:1]], [name, "contextual"]).corrected(parts, together=True)
+    (part,) = Calibrator([name, "contextual"], LABELS, llama, [memories[:1]]).corrected(parts, together=True)
     assert part[1] == unread
     expected = calibrated(llama, memories[:1], [name, "contextual"])
     for row, whole in zip(predicted(part), expected, strict=True):

@@ -116,7 +116,9 @@ def test_by_the_mean_the_label_its_probability_and_ties_are_those_of_the_means()
 
 @pytest.mark.parametrize("score", SCORES)
 def test_a_bias_is_estimated_from_scores_of_the_same_kind(score: str, llama: Engine, memories: list[Memory]) -> None:
-    calibrator = Calibrator(llama, [memories[1:]], ["contextual"], Scoring.of(score=score))
+    calibrator = Calibrator(
+        ["contextual"], memories[1].origin.demonstrations.labels, llama, [memories[1:]], Scoring.of(score=score)
+    )
     (prediction,) = calibrator(list(predict(llama, memories[1], ["it fails"], scoring=Scoring.of(score=score))))
     free = [
         shares(each.scores)

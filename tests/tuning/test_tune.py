@@ -64,7 +64,7 @@ def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequenc
     predictions = list(predict(engine, memory, [plan.rows.queries[row] for row in scored]))
     if setting.calibration == "none":
         return [prediction.label for prediction in predictions]
-    corrected = Calibrator(engine, [[memory]], [setting.calibration])(predictions)
+    corrected = Calibrator([setting.calibration], memory.origin.demonstrations.labels, engine, [[memory]])(predictions)
     return [prediction.calibrated[setting.calibration].prediction.label for prediction in corrected]
 
 
@@ -530,7 +530,7 @@ def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     queries = [plan.rows.queries[row] for row in unread]
     logs = log_softmax([list(found.scores.values()) for found in predict(llama, expected, queries)])
     bias = CALIBRATIONS["fitted"].bias(logs, [plan.rows.gold[row] for row in unread])
-    corrected = Calibrator(llama, [[memory]], ["stored"])(list(predict(llama, memory, queries)))
+    corrected = Calibrator(["stored"], LABELS, llama, [[memory]])(list(predict(llama, memory, queries)))
     labels = [LABELS.index(found.calibrated["stored"].prediction.label) for found in corrected]
     assert labels == (logs - bias).argmax(axis=1).tolist()
 
