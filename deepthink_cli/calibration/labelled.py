@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.calibration.bounded import cross_validated, held_out
 from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
 from deepthink_cli.calibration.registry import FEWEST, Calibration
-from deepthink_cli.corrections import Calibrated, HeldOut
+from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
@@ -138,10 +138,6 @@ class LabelledRows:
         """The head of a calibration by hidden states."""
         return method.fitted(self.logs[:, 0], self.gold, self.groups, self.states)
 
-    def held_out(self, method: Calibration) -> HeldOut:
-        """The probabilities of labels that a calibration gives inputs whose fold it has not seen."""
-        return held_out(method, self.logs[:, 0], self.gold, self.groups, self.states)
-
     def corrected(self, method: Calibration, rows: Sequence[Prediction] | None) -> list[Correction]:
         """The corrections of other rows, or of these rows, each by the rows of other folds."""
         count, bias = len(self.queries), None
@@ -175,23 +171,21 @@ def calibrated_by_rows(
     if method.labelled and (absent := [label for label in labels if label not in present]):
         raise InputError(f"{source}: no row has the label {absent[0]!r}; {method.name} needs rows of every label")
     fitted_to = [LabelledRows(each, demonstrations) for each in rows] if method.labelled else []
-    judged = fitted_to[-1].held_out(method) if fitted_to else None
+    judged = None
+    if fitted_to:
+        last = fitted_to[-1]
+        judged = held_out(method, last.logs[:, 0], last.gold, last.groups, last.states)
     count, digest = len(queries), _digest(queries, method.labelled)
     if method.of_states:
         layers = observed_layers(len(memories[0].keys))
-        heads = {_iteration(each.rows): each.head(method).stored(layers, labels) for each in fitted_to}
+        heads = {str(each.rows[0].iteration): each.head(method).stored(layers, labels) for each in fitted_to}
         used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states
         return Calibrated(method.name, used, {}, count, digest, source, heads, judged)
     gold = fitted_to[0].gold if fitted_to else None
     biases = {
-        _iteration(each): estimated(method, labels, log_probabilities(each, labels), gold).stored for each in rows
+        str(each[0].iteration): estimated(method, labels, log_probabilities(each, labels), gold).stored for each in rows
     }
     return Calibrated(method.name, scoring.correctable, biases, count, digest, source, held_out=judged)
-
-
-def _iteration(rows: Sequence[Prediction]) -> str:
-    """The iteration of the memory that rows follow, as a name in its file."""
-    return str(rows[0].iteration)
 
 
 def _digest(rows: Sequence[Query], labelled: bool) -> str:

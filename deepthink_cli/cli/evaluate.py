@@ -170,7 +170,7 @@ def evaluate(
                 told(RowPredicted(prediction))
 
             def skip(row: Skipped) -> None:
-                counts.skip(row)
+                counts.skip(row.error)
                 write(row)
 
             evaluation_of = workflow.evaluate_label_sets if scorer.gives_several else workflow.evaluate

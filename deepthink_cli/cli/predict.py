@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deepthink_cli.cli.executor_options import Place
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.io.tables import Row, Write
-    from deepthink_cli.prediction.predict import Labelling, Prompt
+    from deepthink_cli.prediction.predict import Labelling
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.prediction.scorer import LabelRows
     from deepthink_cli.scoring.prediction import Prediction
@@ -173,7 +173,12 @@ def predict(
     problems.raise_any()
     if show_prompt:
         with Show(common) as tell:
-            return _show(first_prompt(scorer, source, options, tell), common)
+            prompt = first_prompt(scorer, source, options, tell)
+        write_text(prompt.text + "\n")
+        note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
+        for candidate, added in prompt.candidates.items():
+            note(f"  {candidate}: {added!r}", common.quiet)
+        return
     check_output(output, read_by(model=model_options(opened, options).model), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(scorer, checked, table, chosen, failing)
@@ -264,14 +269,6 @@ def _show_estimate(probed: Probed, json: bool) -> None:
         f"probe    {probed.probed} rows in {seconds:.2f} s: {rates}",
         "output   not written: this is a dry run",
     )
-
-
-def _show(prompt: Prompt, common: CommonArguments) -> None:
-    """Print the prompt on stdout, and the tokens of its candidates on stderr."""
-    write_text(prompt.text + "\n")
-    note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
-    for candidate, added in prompt.candidates.items():
-        note(f"  {candidate}: {added!r}", common.quiet)
 
 
 def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:

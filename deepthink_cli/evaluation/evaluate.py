@@ -193,8 +193,21 @@ def evaluated(
 
     Notes how many rows were shortened. Raises InputError if no row is left.
     """
+    scorer = loaded.scorer
+    answers: Iterator[Prediction | Skipped]
+    if rows.free is not None:
+        progress = Progress("generating", 0, rows.count)
+        answers = answered(loaded.engine, loaded.members[0], rows.free, rows.queries, scorer.scoring, tell, progress)
+    else:
+        progress = Progress("evaluating", 0, rows.count)
+        usable, reasons = rows.queries, UNSCORABLE  # which any memory has
+        if skip is not None:
+            usable, reasons = skipping(rows.queries, scorer.row_check(loaded.engine)), EVERY_REASON
+        parts = loaded(usable, size=EVALUATED, skip=reasons, progress=progress, tell=tell)
+        by_rows = Calibrator(scorer.calibrate, scorer.demonstrations.labels)
+        answers = chain.from_iterable(by_rows.corrected(parts, together=True))
     counted, truncated, message, last = 0, 0, "", loaded.members[0][-1].iteration
-    for row in _scored(loaded, rows, skip is not None, tell):
+    for row in answers:
         if isinstance(row, Skipped):
             skipped[row.reason] += 1
             message = message or row.error
@@ -209,21 +222,6 @@ def evaluated(
     if not counted:
         raise InputError(f"{rows.split}: no row can be evaluated; the first: {message}")
     tell_of_truncated(truncated, tell)
-
-
-def _scored(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
-    """The corrected predictions of every row, in order, or its generated and judged answers."""
-    if rows.free is not None:
-        progress = Progress("generating", 0, rows.count)
-        return answered(
-            loaded.engine, loaded.members[0], rows.free, rows.queries, loaded.scorer.scoring, tell, progress
-        )
-    progress = Progress("evaluating", 0, rows.count)
-    usable = skipping(rows.queries, loaded.scorer.row_check(loaded.engine)) if skip else rows.queries
-    reasons = EVERY_REASON if skip else UNSCORABLE  # the latter any memory has
-    parts = loaded(usable, size=EVALUATED, skip=reasons, progress=progress, tell=tell)
-    by_rows = Calibrator(loaded.scorer.calibrate, loaded.scorer.demonstrations.labels)
-    return chain.from_iterable(by_rows.corrected(parts, together=True))
 
 
 def _warn(report: EvaluationReport, tell: Tell) -> None:

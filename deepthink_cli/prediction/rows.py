@@ -92,7 +92,12 @@ class OutputRows:
             written["guess"] = answer.label
             if answer.probability < self.options.threshold:
                 written["label"] = None
-        return written | self._input(fields) | ({"gold": self._gold(row.query.gold)} if self.gold else {})
+        written |= self._input(fields)
+        if self.gold:
+            written["gold"], template = row.query.gold, self.template
+            if self.given is not None and template is not None:
+                written["gold"] = self._labels(template.labels_of(row.query.gold or ""))
+        return written
 
     def with_scores(self) -> Self:
         """The same rows with all scores, from which the corrections of an interrupted labelling continue."""
@@ -106,12 +111,6 @@ class OutputRows:
         """Several labels: a list, or a text in a table."""
         assert self.template is not None
         return self.template.answer_of(labels) if self.table else list(labels)
-
-    def _gold(self, gold: str | None) -> Any:
-        """The true label, or the true labels."""
-        if self.given is None or self.template is None:
-            return gold
-        return self._labels(self.template.labels_of(gold or ""))
 
     def skipped(self, index: int, row: Skipped) -> dict[str, Any]:
         """The output row of a row without a prediction: the reason, and the fields that could be read."""
@@ -346,7 +345,7 @@ class RowCounts:
             self.rows += row["index"] != self._last
             self._last, self.lines = row["index"], self.lines + 1
             if "error" in row:
-                self._skip(row["error"])
+                self.skip(row["error"])
             else:
                 self.unlabelled += "label" in row and row["label"] is None
 
@@ -355,14 +354,11 @@ class RowCounts:
         """The counts of `rows` rows, of which the `skipped` rows have no prediction."""
         counts = cls(rows)
         for _, row in sorted(skipped, key=itemgetter(0)):
-            counts.skip(row)
+            counts.skip(row.error)
         return counts
 
-    def skip(self, row: Skipped) -> None:
-        """Count a row that was skipped."""
-        self._skip(row.error)
-
-    def _skip(self, error: str) -> None:
+    def skip(self, error: str) -> None:
+        """Count a row that was skipped for an error."""
         self.errors += 1
         if len(self.first) < _SHOWN:
             self.first.append(error)
