@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +22,6 @@ from deepthink_cli.techniques.registry import trains
 
 TOLERANCE = 0.1  # of keys and values, as a share of the largest of their layer; weights of 4 bits need most of it
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-Order = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class SavedState:
-    """A state as it was read: its name in messages, its bytes, and their structure."""
-
-    name: str
-    data: bytes
-    parsed: SequenceState
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,7 @@ def _one_reading(export: Export) -> Memory:
     return first
 
 
-def read_state(path: str | Path) -> SavedState:
+def read_state(path: str | Path) -> SequenceState:
     """Read a saved state; raises InputError for a file that cannot be read or is not a complete state."""
     try:
         data = Path(path).read_bytes()
@@ -87,36 +77,37 @@ def read_state(path: str | Path) -> SavedState:
         raise InputError.of(
             "state", path, f"cannot be read: {error.strerror}; name a file saved by llama.cpp"
         ) from error
-    return SavedState(f"{option('state')} {path}", data, parse_state(data, f"{option('state')} {path}"))
+    return parse_state(data, f"{option('state')} {path}")
 
 
-def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
+def check_tokens(state: SequenceState, token_ids: Iterable[int]) -> None:
     """Raise InputError unless the state has the memory's tokens and cells, at positions 0 to L - 1."""
-    ids, parsed = tuple(token_ids), state.parsed
+    ids = tuple(token_ids)
     way = "save it after exactly the memory's token ids (docs/elsewhere.md)"
-    if parsed.tokens != ids:
-        pairs = enumerate(zip(parsed.tokens, ids, strict=False))
-        place = next((place for place, (theirs, ours) in pairs if theirs != ours), min(len(parsed.tokens), len(ids)))
+    if state.tokens != ids:
+        pairs = enumerate(zip(state.tokens, ids, strict=False))
+        place = next((place for place, (theirs, ours) in pairs if theirs != ours), min(len(state.tokens), len(ids)))
         raise InputError(
-            f"{state.name}: has {len(parsed.tokens)} tokens, the memory {len(ids)}, and token {place} differs; {way}"
+            f"{state.name}: has {len(state.tokens)} tokens, the memory {len(ids)}, and token {place} differs; {way}"
         )
-    if parsed.positions != tuple(range(len(ids))):
+    if state.positions != tuple(range(len(ids))):
         raise InputError(
-            f"{state.name}: has {len(parsed.positions)} cells for {len(ids)} tokens, or not in the order of their "
+            f"{state.name}: has {len(state.positions)} cells for {len(ids)} tokens, or not in the order of their "
             f"positions; {way}, in a sequence of its own"
         )
 
 
-def agreement(state: SavedState, first: Memory) -> Agreement:
+def agreement(state: SequenceState, first: Memory) -> Agreement:
     """Compare the state's own keys and values with `first`, the memory of one reading.
 
     Raises InputError unless they have the same layers and widths, and agree as far as quantized weights do: they are
     then of the same model and the same tokens, in the layout that was assumed.
     """
     _check_widths(state, first)
-    by_order = {paired: _largest(state, state.parsed.keys, first.keys, order) for paired, order in _orders(first)}
+    orders = (False, True) if all(tensor.shape[2] % 2 == 0 for tensor in first.keys) else (False,)
+    by_order = {paired: _largest(state, state.keys, first.keys, paired) for paired in orders}
     paired = min(by_order, key=lambda each: by_order[each])
-    values = _largest(state, state.parsed.values, first.values, _unchanged)
+    values = _largest(state, state.values, first.values)
     compared = Agreement(by_order[paired], values, paired)
     if not max(compared.keys, values) <= TOLERANCE:
         raise InputError(
@@ -127,67 +118,62 @@ def agreement(state: SavedState, first: Memory) -> Agreement:
     return compared
 
 
-def write_state(memory: Memory, state: SavedState, paired: bool, output: str | Path) -> None:
+def write_state(memory: Memory, state: SequenceState, paired: bool, output: str | Path) -> None:
     """Write the state with the keys and values of the memory in place of its own; the write is atomic.
 
     Raises InputError for values that the state's type cannot hold, and DeepThinkError if the write fails.
     """
-    data, parsed = bytearray(state.data), state.parsed
-    order = _pairs if paired else _unchanged
-    for blocks, tensors, layout in ((parsed.keys, memory.keys, order), (parsed.values, memory.values, _unchanged)):
+    data = bytearray(state.data)
+    for blocks, tensors, in_pairs in ((state.keys, memory.keys, paired), (state.values, memory.values, False)):
         for block, tensor in zip(blocks, tensors, strict=True):
-            data[block.begin : block.end] = _encoded(state, block, layout(tensor))
+            data[block.begin : block.end] = _encoded(state, block, _rows(tensor, in_pairs))
     with replacing(output) as temporary:
         temporary.write_bytes(data)
 
 
-def _check_widths(state: SavedState, first: Memory) -> None:
+def _check_widths(state: SequenceState, first: Memory) -> None:
     """Raise InputError unless the state has the memory's layers, and as many values for each token in each."""
     ours = [[tensor.shape[0] * tensor.shape[2] for tensor in tensors] for tensors in (first.keys, first.values)]
-    theirs = [[block.width for block in blocks] for blocks in (state.parsed.keys, state.parsed.values)]
+    theirs = [[block.width for block in blocks] for blocks in (state.keys, state.values)]
     if ours != theirs:
-        layers, width = len(state.parsed.keys), state.parsed.keys[0].width if state.parsed.keys else 0
+        layers, width = len(state.keys), state.keys[0].width if state.keys else 0
         raise InputError(
             f"{state.name}: has {layers} layers of {width} keys for each token, the memory {len(ours[0])} of "
             f"{ours[0][0]}; save the state with the model that made the memory"
         )
 
 
-def _orders(first: Memory) -> list[tuple[bool, Order]]:
-    """The possible orders of a head's keys: ours, and in pairs if a head has an even number of values."""
-    even = all(tensor.shape[2] % 2 == 0 for tensor in first.keys)
-    return [(False, _unchanged), (True, _pairs)] if even else [(False, _unchanged)]
+def _rows(tensor: Tensor, paired: bool) -> Tensor:
+    """Keys or values (kv_heads, L, head_dim) as (L, kv_heads * head_dim), the halves of each head in turn if `paired`.
+
+    In pairs, value i of half h becomes value 2i + h.
+    """
+    tensor = tensor.cpu()
+    if paired:
+        heads, length, size = tensor.shape
+        tensor = tensor.view(heads, length, 2, size // 2).transpose(2, 3).flatten(2)
+    return tensor.transpose(0, 1).flatten(1)
 
 
-def _unchanged(tensor: Tensor) -> Tensor:
-    return tensor
-
-
-def _pairs(tensor: Tensor) -> Tensor:
-    """Keys (kv_heads, L, head_dim) whose halves rotate together, in pairs: value i of half h becomes value 2i + h."""
-    heads, length, size = tensor.shape
-    return tensor.view(heads, length, 2, size // 2).transpose(2, 3).flatten(2)
-
-
-def _largest(state: SavedState, blocks: Iterable[Block], tensors: Iterable[Tensor], order: Order) -> float:
+def _largest(state: SequenceState, blocks: Iterable[Block], tensors: Iterable[Tensor], paired: bool = False) -> float:
     """The largest difference of the state's blocks from our tensors, as a share of the largest value of its layer."""
     shares = [0.0]
     for block, tensor in zip(blocks, tensors, strict=True):
-        ours, theirs = order(tensor.cpu()).transpose(0, 1).flatten(1), _decoded(state, block)  # (L, heads * head_dim)
+        ours, theirs = _rows(tensor, paired), _decoded(state, block)
         shares.append(float((ours - theirs).abs().max() / ours.abs().max()))
     return max(shares) if all(share == share for share in shares) else float("inf")
 
 
-def _decoded(state: SavedState, block: Block) -> Tensor:
+def _decoded(state: SequenceState, block: Block) -> Tensor:
     """A block's values in float32 (L, width)."""
     values = torch.frombuffer(bytearray(state.data[block.begin : block.end]), dtype=_DTYPES[block.type])
     shaped = values.view(block.width, -1).T if block.transposed else values.view(-1, block.width)
     return shaped.to(torch.float32)
 
 
-def _encoded(state: SavedState, block: Block, tensor: Tensor) -> bytes:
-    """A tensor (kv_heads, L, head_dim) as the bytes of a block."""
-    rows = tensor.cpu().transpose(0, 1).flatten(1).to(_DTYPES[block.type])
+def _encoded(state: SequenceState, block: Block, rows: Tensor) -> bytes:
+    """Values (L, width) as the bytes of a block."""
+    rows = rows.to(_DTYPES[block.type])
     if not rows.isfinite().all():
         raise InputError(
             f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"

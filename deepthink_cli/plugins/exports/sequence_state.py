@@ -35,9 +35,10 @@ class Block:
 
 @dataclass(frozen=True)
 class SequenceState:
-    """A parsed state of one sequence: its tokens, the positions of its cells, and the blocks of every layer."""
+    """A state of one sequence: its name in messages, bytes, tokens, positions of cells, and blocks."""
 
-    version: int
+    name: str
+    data: bytes
     tokens: tuple[int, ...]
     positions: tuple[int, ...]
     keys: tuple[Block, ...]
@@ -76,7 +77,7 @@ def parse_state(data: bytes, name: str) -> SequenceState:
             f"{name}: {len(data) - reader.place} bytes follow its last layer: a model with several caches, as for "
             "attention windows, or a damaged file; models with one cache can be exported"
         )
-    return SequenceState(version, tokens, positions, keys, values)
+    return SequenceState(name, data, tokens, positions, keys, values)
 
 
 def _positions(reader: _Reader) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ TRACKERS = Observer(
     ("run",),
     LogOptions,
     f"{_HERE}:check",
-    f"{_HERE}:start",
+    f"{_HERE}:Tracker",
     "--log of run: a tracker that is told of every row",
     "https://github.com/gradio-app/trackio, https://github.com/wandb/wandb",
 )

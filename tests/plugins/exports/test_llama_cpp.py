@@ -17,8 +17,8 @@ from hypothesis import strategies as some
 
 from deepthink_cli import Memory
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.exports.llama_cpp import SavedState, agreement, check_tokens, read_state, write_state
-from deepthink_cli.plugins.exports.sequence_state import parse_state
+from deepthink_cli.plugins.exports.llama_cpp import agreement, check_tokens, read_state, write_state
+from deepthink_cli.plugins.exports.sequence_state import SequenceState, parse_state
 
 TOKENS = (1, 7, 7, 3)
 GOLDEN = "71736767040000000400000001000000070000000700000003000000010000000400000000000000010000000000000001000000"
@@ -40,9 +40,9 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-def saved(data: bytes) -> SavedState:
+def saved(data: bytes) -> SequenceState:
     """A state that was read."""
-    return SavedState("saved", data, parse_state(data, "saved"))
+    return parse_state(data, "saved")
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(map(str, form.values())))
@@ -73,7 +73,7 @@ def test_the_bytes_of_a_tiny_state_are_known() -> None:
     assert data[:52].hex() == GOLDEN
     assert hashlib.sha256(data).hexdigest() == "32fc2944ffe35b7d7ebae2150b645953c5f5d31c73b36988aa05b9f100b368a5"
     parsed = parse_state(data, "saved")
-    assert (parsed.version, parsed.tokens, parsed.positions) == (4, TOKENS, (0, 1, 2, 3))
+    assert (parsed.tokens, parsed.positions) == (TOKENS, (0, 1, 2, 3))
     assert (parsed.keys[0].begin, parsed.values[0].end) == (len(data) - 76, len(data))
 
 
@@ -83,7 +83,7 @@ def test_tokens_as_the_server_writes_them_are_read() -> None:
 
 def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
     (tmp_path / "saved").write_bytes(state(ONE, TOKENS))
-    assert read_state(tmp_path / "saved").parsed.tokens == TOKENS
+    assert read_state(tmp_path / "saved").tokens == TOKENS
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from helpers.tiny import run_words, tiny_task
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, read_results
-from deepthink_cli.plugins.trackers.tracking import Tracking
+from deepthink_cli.plugins.trackers.registry import LogOptions
+from deepthink_cli.plugins.trackers.tracking import check
 
 
 @dataclass
@@ -165,7 +166,7 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: py
     with pytest.raises(
         InputError, match=r"log wandb:x: wandb is not installed; in a checkout of deepthink: pip install '\.\[wandb\]'"
     ):
-        Tracking.checked("wandb:x")
+        check(LogOptions(log="wandb:x"))
 
 
 @pytest.mark.soak  # starts the process of wandb
