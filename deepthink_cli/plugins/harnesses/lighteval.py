@@ -11,8 +11,7 @@ from typing import Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.harnesses.lm_eval.arguments import Arguments
 from deepthink_cli.plugins.harnesses.lm_eval.contexts import SplitContext
-from deepthink_cli.plugins.harnesses.lm_eval.memories import Memories
-from deepthink_cli.plugins.harnesses.lm_eval.requests import Request, checked_groups, likelihoods, memory_of, request_of
+from deepthink_cli.plugins.harnesses.lm_eval.requests import Memories, likelihoods, request_of, written
 
 try:
     from lighteval.models.abstract_model import LightevalModel
@@ -94,26 +93,18 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
 
     def greedy_until(self, docs: Sequence[Any]) -> list[Any]:
         """The text that the model writes after every row, greedily, up to the stop strings of the task."""
-        from deepthink_cli.engine.decoding import Decoding, Prompt
-        from deepthink_cli.generation import continuations
+        from deepthink_cli.engine.decoding import Decoding
 
-        requests: list[Request] = []
+        requests, wanted = [], []
         for number, doc in enumerate(docs):
-            context = self._context(doc, number)
+            context, new = self._context(doc, number), doc.generation_size or NEW
             alone = self.tok_encode(context.context) if context.start else []
-            remaining = self._most - (doc.generation_size or NEW)
-            requests.append(request_of(context, alone, self.tok_encode(str(context)), (), remaining))
-        responses: list[Any] = [None] * len(docs)
-        for group in checked_groups(self.memories, requests):
-            memory = memory_of(self.memories, requests, group)
-            for number in group.numbers:
-                doc, ids = docs[number], requests[number].prompt
-                decoding = Decoding(max_new_tokens=doc.generation_size or NEW, stop=tuple(doc.stop_sequences or ()))
-                (written,) = continuations(self.memories.engine, memory, [Prompt(ids[group.start :])], decoding)
-                responses[number] = ModelResponse(
-                    text=[written.text], input_tokens=list(ids), output_tokens=[list(written.token_ids)]
-                )
-        return responses
+            requests.append(request_of(context, alone, self.tok_encode(str(context)), (), self._most - new))
+            wanted.append(Decoding(max_new_tokens=new, stop=tuple(doc.stop_sequences or ())))
+        return [
+            ModelResponse(text=[each.text], input_tokens=list(request.prompt), output_tokens=[list(each.token_ids)])
+            for request, each in zip(requests, written(self.memories, requests, wanted), strict=True)
+        ]
 
     def _context(self, doc: Any, number: int) -> SplitContext:
         """The prompt of a row, with the place where its query begins."""

@@ -14,8 +14,14 @@ from deepthink_cli.plugins.harnesses.lm_eval import contexts as chats
 from deepthink_cli.plugins.harnesses.lm_eval import tasks
 from deepthink_cli.plugins.harnesses.lm_eval.arguments import Arguments, device_of
 from deepthink_cli.plugins.harnesses.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext
-from deepthink_cli.plugins.harnesses.lm_eval.memories import Memories
-from deepthink_cli.plugins.harnesses.lm_eval.requests import Request, generated, likelihoods, request_of
+from deepthink_cli.plugins.harnesses.lm_eval.requests import (
+    Memories,
+    Request,
+    generated,
+    likelihoods,
+    logger,
+    request_of,
+)
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -25,8 +31,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Event
-
-logger = logging.getLogger("lm_eval.models.deepthink")  # the harness shows the logs of its own modules
 
 
 class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed

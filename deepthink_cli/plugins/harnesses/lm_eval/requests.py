@@ -1,4 +1,4 @@
-"""Requests of the harness by their context, and their answers after its memory: scores, and texts that are written."""
+"""Requests by their context, the memory of each context, and their answers after it: scores, and written texts."""
 
 from __future__ import annotations
 
@@ -8,34 +8,75 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.method import Method
 from deepthink_cli.plugins.harnesses.lm_eval.contexts import SplitContext
-from deepthink_cli.plugins.harnesses.lm_eval.memories import Memories
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.decoding import Decoding
+    from deepthink_cli.generation import Continuation
     from deepthink_cli.memory import Memory
     from deepthink_cli.model.tokens import TokenizedQuery
     from deepthink_cli.plugins.harnesses.lm_eval.model import DeepThinkLM
 
 Ids = tuple[int, ...]
+logger = logging.getLogger("lm_eval.models.deepthink")  # the harness shows the logs of its own modules
+
+
+@dataclass
+class Memories:
+    """Memories of contexts, of which the last is held; `readings` counts the contexts that were read."""
+
+    engine: Engine
+    method: Method
+    readings: int = 0
+    _last: tuple[Ids, Memory] | None = None
+
+    def get(self, ids: Ids, text: str) -> Memory:
+        """The memory of a context with these tokens, ready for scoring; `text` is the context. Raises as `think`."""
+        from deepthink_cli.data.examples import Example
+        from deepthink_cli.data.template import Template
+        from deepthink_cli.provenance import TokenizedDemonstrations
+        from deepthink_cli.thinking import think
+
+        if self._last is None or self._last[0] != ids:
+            self._last = None  # before the next one is made, which needs the space
+            whole = TokenizedDemonstrations((Example(text, ""),), Template("{context}{query}", ""), (), token_ids=ids)
+            *_, memory = think(self.engine, whole, self.method)
+            self.readings += 1
+            self._last = ids, self.engine.place(memory)
+        return self._last[1]
+
+    def check(self, tokens: int, where: str) -> None:
+        """Raise InputError, naming the request, unless T readings of a context of so many tokens fit the model."""
+        limits, positions, iterations = self.engine.limits, self.method.positions, self.method.iterations
+        if positions == "restarted" and limits.relative:
+            raise InputError(
+                f"positions=restarted: {self.engine.identity.id} has no positions to restart: they follow from the "
+                "number of earlier tokens; use positions=continued"
+            )
+        if limits.holds(tokens, positions, iterations):
+            return
+        readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
+        raise InputError(
+            f"{where}: its context is too long: L = {tokens} tokens, {self.engine.identity.id} holds "
+            f"{limits.largest(positions, iterations)} ({readings}); use a smaller --num_fewshot, "
+            "positions=restarted or iterations=1"
+        )
 
 
 @dataclass(frozen=True)
 class Request:
     """A prompt and its continuation as the harness tokenises them, cut on the left to the model's length.
 
-    `start` tokens of the prompt are its context, whose text is `text`; `cut` tokens before them were removed. `where`
-    names the task and its row in messages.
+    `start` tokens of the prompt are its context; `cut` tokens before them were removed.
     """
 
+    context: SplitContext
     prompt: Ids
-    continuation: Ids = ()
-    start: int = 0
-    text: str = ""
-    cut: int = 0
-    task: str = ""
-    where: str = ""
+    continuation: Ids
+    start: int
+    cut: int
 
     @property
     def fed(self) -> int:
@@ -45,9 +86,8 @@ class Request:
 
 @dataclass
 class Group:
-    """Requests whose prompts begin with the same context; `start` tokens of it are common to all of them."""
+    """The numbers of requests whose prompts begin with the same context; `start` tokens of it are common to all."""
 
-    text: str
     start: int
     numbers: list[int] = field(default_factory=list)
 
@@ -73,38 +113,18 @@ def request_of(
     shared = common_length(alone, prompt)
     # The last token of the prompt predicts the continuation, so it belongs to the query.
     start = max(0, min(shared, len(prompt) - 1) - cut)
-    return Request(
-        tuple(prompt[cut:]), tuple(continuation), start, context.context, cut, context.where[0], context.place
-    )
+    return Request(context, tuple(prompt[cut:]), tuple(continuation), start, cut)
 
 
 def grouped(requests: Sequence[Request]) -> list[Group]:
     """The requests by their context: a group, with its own memory, for each distinct context."""
     groups: dict[tuple[str, int], Group] = {}
     for number, request in enumerate(requests):
-        key = (request.text, request.cut) if request.start else ("", 0)
-        group = groups.setdefault(key, Group(key[0], request.start))
+        key = (request.context.context, request.cut) if request.start else ("", 0)
+        group = groups.setdefault(key, Group(request.start))
         group.start = min(group.start, request.start)
         group.numbers.append(number)
     return list(groups.values())
-
-
-def queries_of(requests: Sequence[Request], group: Group) -> tuple[list[TokenizedQuery], list[tuple[int, int]]]:
-    """The queries of a group, each with all of its continuations, and the (query, candidate) of every request."""
-    from deepthink_cli.model.tokens import TokenizedQuery
-
-    answers: dict[Ids, dict[Ids, int]] = {}
-    wheres: dict[Ids, str] = {}
-    places: list[tuple[Ids, int]] = []
-    for number in group.numbers:
-        request = requests[number]
-        prefix = request.prompt[group.start :]
-        candidates = answers.setdefault(prefix, {})
-        wheres.setdefault(prefix, request.where)
-        places.append((prefix, candidates.setdefault(request.continuation, len(candidates))))
-    queries = [TokenizedQuery(prefix, tuple(candidates), wheres[prefix]) for prefix, candidates in answers.items()]
-    numbers = {prefix: number for number, prefix in enumerate(answers)}
-    return queries, [(numbers[prefix], candidate) for prefix, candidate in places]
 
 
 FEW = 3  # contexts of a task that are not worth a warning
@@ -112,14 +132,14 @@ FEW = 3  # contexts of a task that are not worth a warning
 
 def tell_contexts(requests: Sequence[Request], groups: Sequence[Group], iterations: int) -> None:
     """Log how many contexts each task has: a warning if most prompts have one of their own, or none has any."""
-    contexts: dict[str, set[int]] = {}  # of a task: the numbers of its groups
-    prompts: dict[str, set[Ids]] = {}
+    found: dict[str, tuple[set[int], set[Ids]]] = {}  # of a task: the numbers of its groups, and its prompts
     for number, group in enumerate(groups):
         for request in (requests[each] for each in group.numbers):
-            contexts.setdefault(request.task, set()).update([number] if group.start else [])
-            prompts.setdefault(request.task, set()).add(request.prompt)
-    for task, of_task in prompts.items():
-        count, others = len(contexts[task]), len(of_task)
+            contexts, prompts = found.setdefault(request.context.where[0], (set(), set()))
+            contexts.update([number] if group.start else [])
+            prompts.add(request.prompt)
+    for task, (contexts, prompts) in found.items():
+        count, others = len(contexts), len(prompts)
         told = f"task {task}: {count} distinct contexts for {others} prompts, each read {iterations} times"
         if not count:
             logger.warning(f"task {task}: nothing precedes its queries: T = {iterations} has no effect")
@@ -129,9 +149,6 @@ def tell_contexts(requests: Sequence[Request], groups: Sequence[Group], iteratio
             logger.info(told)
 
 
-logger = logging.getLogger("lm_eval.models.deepthink")
-
-
 def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = False) -> list[tuple[float, bool]]:
     """For every request, the log-probability of its continuation in nats, and whether greedy decoding writes it.
 
@@ -139,15 +156,28 @@ def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = F
     """
     from tqdm import tqdm
 
+    from deepthink_cli.model.tokens import TokenizedQuery
+
     groups = checked_groups(memories, requests)
     results = [(0.0, False)] * len(requests)
     with tqdm(total=len(requests), disable=quiet, desc=f"Scoring, T = {memories.method.iterations}") as bar:
         for group in groups:
-            memory = memory_of(memories, requests, group)
-            queries, places = queries_of(requests, group)
-            scored = _scored(memories.engine, memory, queries)
-            for number, (query, candidate) in zip(group.numbers, places, strict=True):
-                results[number] = scored[query][candidate]
+            by_prefix: dict[Ids, list[int]] = {}
+            for number in group.numbers:
+                by_prefix.setdefault(requests[number].prompt[group.start :], []).append(number)
+            queries = [
+                TokenizedQuery(
+                    prefix,
+                    tuple(dict.fromkeys(requests[number].continuation for number in numbers)),
+                    requests[numbers[0]].context.place,
+                )
+                for prefix, numbers in by_prefix.items()
+            ]
+            scored = _scored(memories.engine, memory_of(memories, requests, group), queries)
+            for query, of_query, numbers in zip(queries, scored, by_prefix.values(), strict=True):
+                of_answer = dict(zip(query.answers, of_query, strict=True))
+                for number in numbers:
+                    results[number] = of_answer[requests[number].continuation]
             bar.update(len(group.numbers))
     return results
 
@@ -175,11 +205,11 @@ def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Grou
     for group in groups:
         longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
         if group.start:
-            memories.check(group.start, longest.where)
+            memories.check(group.start, longest.context.place)
         most = limits.max_tokens()
         if most is not None and longest.fed > most:
             raise InputError(
-                f"{longest.where}: too long: {longest.fed} tokens, {memories.engine.identity.id} holds {most} "
+                f"{longest.context.place}: too long: {longest.fed} tokens, {memories.engine.identity.id} holds {most} "
                 f"({limits.reason()}); set --model_args max_length={most}"
             )
     if memories.method.iterations > 1:
@@ -189,8 +219,31 @@ def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Grou
 
 def memory_of(memories: Memories, requests: Sequence[Request], group: Group) -> Memory | None:
     """The memory of a group's context; None without a context."""
-    ids = requests[group.numbers[0]].prompt[: group.start]
-    return memories.get(ids, group.text) if ids else None
+    first = requests[group.numbers[0]]
+    return memories.get(first.prompt[: group.start], first.context.context) if group.start else None
+
+
+def written(
+    memories: Memories, requests: Sequence[Request], wanted: Sequence[Decoding], quiet: bool = False
+) -> list[Continuation]:
+    """What the model writes after every prompt; raises as `likelihoods` does."""
+    from tqdm import tqdm
+
+    from deepthink_cli.engine.decoding import Prompt
+    from deepthink_cli.generation import continuations
+
+    found: dict[int, Continuation] = {}
+    with tqdm(total=len(requests), disable=quiet, desc=f"Generating, T = {memories.method.iterations}") as bar:
+        for group in checked_groups(memories, requests):
+            memory = memory_of(memories, requests, group)
+            by_wanted: dict[Decoding, list[int]] = {}
+            for number in group.numbers:
+                by_wanted.setdefault(wanted[number], []).append(number)
+            for decoding, numbers in by_wanted.items():
+                prompts = [Prompt(requests[n].prompt[group.start :], n, requests[n].context.place) for n in numbers]
+                found |= zip(numbers, continuations(memories.engine, memory, prompts, decoding), strict=True)
+                bar.update(len(numbers))
+    return [found[number] for number in range(len(requests))]
 
 
 MAX_NEW = 256  # tokens that the harness's own model writes where a task does not say
@@ -205,26 +258,15 @@ def generated(
 
     Raises InputError for arguments that are not supported, and for a prompt that is too long.
     """
-    from tqdm import tqdm
-
-    from deepthink_cli.engine.decoding import Prompt
-    from deepthink_cli.generation import continuations
+    from lm_eval.models.utils import postprocess_generated_text
 
     wanted = [_wanted(model, *each) for each in zip(contexts, options, strict=True)]
     requests = [_request(model, *each) for each in zip(contexts, wanted, strict=True)]
-    texts = [""] * len(requests)
-    with tqdm(total=len(requests), disable=quiet, desc=f"Generating, T = {model.memories.method.iterations}") as bar:
-        for group in checked_groups(model.memories, requests):
-            memory = memory_of(model.memories, requests, group)
-            by_wanted: dict[Decoding, list[int]] = {}
-            for number in group.numbers:
-                by_wanted.setdefault(wanted[number], []).append(number)
-            for each, numbers in by_wanted.items():
-                prompts = [Prompt(requests[n].prompt[group.start :], n, requests[n].where) for n in numbers]
-                written = continuations(model.engine, memory, prompts, each)
-                for number, continuation in zip(numbers, written, strict=True):
-                    texts[number] = _text(model, continuation.token_ids, each.stop or ())
-                bar.update(len(numbers))
+    texts = []
+    for decoding, continuation in zip(wanted, written(model.memories, requests, wanted, quiet), strict=True):
+        text = model.tokenizer.decode(list(continuation.token_ids), skip_special_tokens=True)
+        stop = list(decoding.stop or ())
+        texts.append(str(postprocess_generated_text(generation=text, stop=stop, think_end_token=None)))
     return texts
 
 
@@ -262,10 +304,3 @@ def _request(model: DeepThinkLM, context: SplitContext, wanted: Decoding) -> Req
     prompt = model.prompt_ids(context) or [model.prefix_token_id]
     alone = model.prompt_ids(context.context) if context.start else []
     return request_of(context, alone, prompt, (), remaining)
-
-
-def _text(model: DeepThinkLM, ids: Sequence[int], stop: Sequence[str]) -> str:
-    from lm_eval.models.utils import postprocess_generated_text
-
-    text = model.tokenizer.decode(list(ids), skip_special_tokens=True)
-    return str(postprocess_generated_text(generation=text, stop=list(stop), think_end_token=None))
