@@ -61,13 +61,8 @@ class OpenedVectors(OpenedMemory):
         return self.file.container.size
 
 
-def open_file(path: str, iteration: str, options: AddedOptions) -> OpenedVectors:
-    """Open vectors for `predict` and `eval`, as `open_vectors` does."""
-    return open_vectors(path, iteration, options.alpha)
-
-
-def open_vectors(path: str | Path, iteration: int | str = "last", alpha: float | None = None) -> OpenedVectors:
-    """Read a file of vectors and check every byte of it; the factor is `alpha`, or the file's own.
+def open_vectors(path: str | Path, iteration: int | str = "last", options: AddedOptions | None = None) -> OpenedVectors:
+    """Read a file of vectors and check every byte of it; the factor is the file's own, unless the options have one.
 
     The only iteration is 1. Raises InputError for another one, and for a file that does not hold complete, unmodified
     vectors.
@@ -75,5 +70,6 @@ def open_vectors(path: str | Path, iteration: int | str = "last", alpha: float |
     if str(iteration) not in ("1", "last", "all"):
         raise InputError.of("iteration", iteration, f"{path} holds vectors, which are used in one reading; omit it")
     file = read_vectors(path)
+    alpha = None if options is None else options.alpha
     file = file.with_alpha(file.metadata.alpha if alpha is None else alpha)
     return OpenedVectors(str(path), file.metadata.provenance, (1,), (1,), file.metadata.sha256, (), file=file)

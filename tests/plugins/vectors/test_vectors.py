@@ -29,7 +29,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.plugins.vectors.file import VectorsFile, read_vectors, save_vectors
 from deepthink_cli.plugins.vectors.make import VectorsPlan, plan_vectors
 from deepthink_cli.plugins.vectors.opening import open_vectors
-from deepthink_cli.plugins.vectors.options import VectorOptions
+from deepthink_cli.plugins.vectors.options import AddedOptions, VectorOptions
 from deepthink_cli.plugins.vectors.passes import output_projections
 from deepthink_cli.selection.pool import pool_of_file
 
@@ -208,7 +208,7 @@ def test_vectors_of_zeros_or_with_factor_zero_are_plain_in_context_learning(
         engine.tokenizer, DemonstrationSet.of(plan.prompt.demonstrations.examples, file.metadata.template, LABELS)
     )
     plain = [each.scores for each in predict(engine, list(think(engine, demonstrations, Method(1))), TEXTS)]
-    for opened in (open_vectors(zeros), open_vectors(vectors, alpha=0.0)):
+    for opened in (open_vectors(zeros), open_vectors(vectors, options=AddedOptions(alpha=0.0))):
         found = [each.scores for each in predict(engine, opened.read_by(engine), TEXTS)]
         assert found == [pytest.approx(each, abs=1e-4) for each in plain]
     steered = [each.scores for each in predict(engine, open_vectors(vectors).read_by(engine), TEXTS)]
