@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.source import RowSource
     from deepthink_cli.events import Tell
-    from deepthink_cli.plugins.memories.diff import Change, MemoryDiff
-    from deepthink_cli.plugins.memories.labels import ComparedLabels, LabelledRow, RowsFor
+    from deepthink_cli.plugins.memories.diff import Change, ComparedLabels, LabelledRow, MemoryDiff, RowsFor
     from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 

@@ -23,9 +23,8 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.plugins.memories.diff import diff, tensor_changes
+from deepthink_cli.plugins.memories.diff import ComparedLabels, LabelledRow, diff, tensor_changes
 from deepthink_cli.plugins.memories.diff_command import is_labelled
-from deepthink_cli.plugins.memories.labels import ComparedLabels, LabelledRow
 from deepthink_cli.plugins.memories.quantize import save_quantized
 from deepthink_cli.tasks.rows import rows_of_file
 
