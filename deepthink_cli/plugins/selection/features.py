@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,33 +50,24 @@ def largest(scores: Floats, shots: int) -> Choice:
 TIE = 1e-9  # gains are equal if they differ by less than this share of the largest: two rows often add the same
 
 
-class Objective(Protocol):
-    """What is maximised, with the rows that were added so far."""
-
-    def gains(self) -> Floats:
-        """What each row (n,) would add to the objective; not read for rows that were added."""
-        ...
-
-    def add(self, row: int) -> None:
-        """Add a row."""
-        ...
+# What each row (n,) would add to an objective, before each row that is added, which is sent; not read for added rows.
+Gains = Generator["Floats", int]
 
 
-def greedy(objective: Objective, count: int, shots: int) -> Choice:
+def greedy(objective: Gains, count: int, shots: int) -> Choice:
     """Add the row with the largest gain, the first among equals, until `shots` of `count` rows are chosen.
 
     A chosen row's score is its gain when it was chosen; another row's score is its gain after the last choice.
     """
     chosen: list[int] = []
     scores, free = np.zeros(count), np.ones(count, dtype=np.bool_)
+    gains = next(objective)
     for _ in range(shots):
-        gains = objective.gains()
         row = best(gains, free)
         scores[row], free[row] = gains[row], False
         chosen.append(row)
-        objective.add(row)
-    if free.any():
-        scores[free] = objective.gains()[free]
+        gains = objective.send(row)
+    scores[free] = gains[free]
     return Choice(chosen, scores)
 
 

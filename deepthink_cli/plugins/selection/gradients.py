@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.plugins.selection.features import blocks, greedy, hidden_states, label_probabilities
+from deepthink_cli.plugins.selection.features import Gains, blocks, greedy, hidden_states, label_probabilities
 from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
@@ -65,31 +65,19 @@ class Gradients:
 def facility_location(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose greedily by f(S) = sum_i max_{j in S} s_ij with s_ij = 1/2 + 1/2 cos(g_i, g_j) of last-layer gradients."""
     gradients = Gradients.of(pool).unit()
-    return greedy(FacilityLocation(lambda rows: 0.5 + 0.5 * gradients.inner(rows), len(pool)), len(pool), shots)
+    return greedy(covering(lambda rows: 0.5 + 0.5 * gradients.inner(rows), len(pool), 0.0), len(pool), shots)
 
 
-class FacilityLocation:
-    """f(S) = sum_i max(floor, max_{j in S} s_ij) - n floor, by default with floor = 0.
+def covering(similarity: Callable[[slice], Floats], count: int, floor: float) -> Gains:
+    """The gains sum_i max(0, s_ij - max(floor, max_{j in S} s_ij)) of f(S) = sum_i max(floor, max_{j in S} s_ij).
 
     `similarity` gives s_ij of b rows with all rows (b, n); similarities are computed again for every row that is
-    chosen, as those of a large pool do not fit in memory. If `floor` is None, it is the smallest similarity.
+    chosen, as those of a large pool do not fit in memory.
     """
-
-    def __init__(self, similarity: Callable[[slice], Floats], count: int, floor: float | None = 0.0) -> None:
-        self.similarity, self.count = similarity, count
-        if floor is None:
-            floor = min(float(similarity(rows).min()) for rows in blocks(count))
-        self.nearest = np.full(count, floor)  # max(floor, max_{j in S} s_ij)
-
-    def gains(self) -> Floats:
-        """The increase (n,) of f by each row: sum_i max(0, s_ij - max_{j in S} s_ij)."""
-        return np.concatenate(
-            [np.maximum(self.similarity(rows) - self.nearest, 0).sum(axis=1) for rows in blocks(self.count)]
-        )
-
-    def add(self, row: int) -> None:
-        """Add a row to S."""
-        self.nearest = np.maximum(self.nearest, self.similarity(slice(row, row + 1))[0])
+    nearest = np.full(count, floor)
+    while True:
+        row = yield np.concatenate([np.maximum(similarity(rows) - nearest, 0).sum(axis=1) for rows in blocks(count)])
+        nearest = np.maximum(nearest, similarity(slice(row, row + 1))[0])
 
 
 def craig(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -107,7 +95,8 @@ def craig(pool: Pool, shots: int, draw: random.Random) -> Choice:
         distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = 0
         return -np.sqrt(np.maximum(distances, 0))
 
-    return greedy(FacilityLocation(nearness, len(pool), floor=None), len(pool), shots)
+    farthest = min(float(nearness(rows).min()) for rows in blocks(len(pool)))
+    return greedy(covering(nearness, len(pool), farthest), len(pool), shots)
 
 
 def graph_cut(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -115,22 +104,16 @@ def graph_cut(pool: Pool, shots: int, draw: random.Random) -> Choice:
 
     V is the pool, s_ij = 1/2 + 1/2 cos(g_i, g_j) of last-layer gradients g. The first sum is weighted by lambda = 1.
     """
-    return greedy(_GraphCut(Gradients.of(pool).unit()), len(pool), shots)
+    unit = Gradients.of(pool).unit()
 
+    def objective() -> Gains:
+        alone = 0.5 * (len(unit) + unit.sums()) - 0.5 * (1 + unit.squares())  # sum_{i in V} s_ij - s_jj
+        inside = np.zeros(len(unit))  # sum_{i in S} s_ij
+        while True:
+            row = yield alone - 2 * inside
+            inside += 0.5 + 0.5 * unit.inner(slice(row, row + 1))[0]
 
-class _GraphCut:
-    """`alone` (n,) is sum_{i in V} s_ij - s_jj of every row j, `inside` (n,) is sum_{i in S} s_ij."""
-
-    def __init__(self, unit: Gradients) -> None:
-        self.unit = unit
-        self.alone = 0.5 * (len(unit) + unit.sums()) - 0.5 * (1 + unit.squares())
-        self.inside = np.zeros(len(unit))
-
-    def gains(self) -> Floats:
-        return self.alone - 2 * self.inside
-
-    def add(self, row: int) -> None:
-        self.inside += 0.5 + 0.5 * self.unit.inner(slice(row, row + 1))[0]
+    return greedy(objective(), len(pool), shots)
 
 
 PENALTY = 1.0  # lambda, as in DeepCore, whose methods the published figures are from
@@ -144,28 +127,19 @@ def gradmatch(pool: Pool, shots: int, draw: random.Random) -> Choice:
     again. The inner product is the score. If no inner product is positive, no further weight is positive either; the
     row with the largest one is still added, so that there are always `shots` rows.
     """
-    return greedy(_Matching(Gradients.of(pool)), len(pool), shots)
+    gradients = Gradients.of(pool)
 
+    def objective() -> Gains:
+        gains = target = gradients.sums() / len(gradients)  # (n,): <mean g, g_j>
+        rows: list[int] = []
+        inner: list[Floats] = []  # <g_s, g_j> (n,) of every chosen row s
+        while True:
+            rows.append((yield gains))
+            inner.append(gradients.inner(slice(rows[-1], rows[-1] + 1))[0])
+            products = np.stack(inner)
+            gains = target - nonnegative(products[:, rows], target[rows]) @ products
 
-class _Matching:
-    """`inner` holds <g_s, g_j> (n,) for every chosen row s."""
-
-    def __init__(self, gradients: Gradients) -> None:
-        self.gradients = gradients
-        self.target = gradients.sums() / len(gradients)  # (n,): <mean g, g_j>
-        self.rows: list[int] = []
-        self.inner: list[Floats] = []
-        self.weights = np.zeros(0)
-
-    def gains(self) -> Floats:
-        if not self.rows:
-            return self.target
-        return np.asarray(self.target - self.weights @ np.stack(self.inner), dtype=np.float64)
-
-    def add(self, row: int) -> None:
-        self.rows.append(row)
-        self.inner.append(self.gradients.inner(slice(row, row + 1))[0])
-        self.weights = nonnegative(np.stack(self.inner)[:, self.rows], self.target[self.rows])
+    return greedy(objective(), len(pool), shots)
 
 
 def nonnegative(kernel: Floats, target: Floats) -> Floats:

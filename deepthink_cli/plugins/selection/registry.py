@@ -100,13 +100,13 @@ LENS = _trying(
     "about 24 n inputs after 1 row, 100 after each of up to 640 sets",
 )
 GLOBAL_ENTROPY = _trying(
-    "orders:by_global_entropy",
+    "random_sets:by_global_entropy",
     "a random set, or all rows if there are K, in that of 24 orders with the most even labels on pool texts",
     "GlobalE of Lu et al. 2022, arXiv 2104.08786",
     "2,400 inputs after 24 sets",
 )
 LOCAL_ENTROPY = _trying(
-    "orders:by_local_entropy",
+    "random_sets:by_local_entropy",
     "a random set, or all rows if there are K, in that of 24 orders with the least certain labels on pool texts",
     "LocalE of Lu et al. 2022, arXiv 2104.08786",
     "2,400 inputs after 24 sets",

@@ -10,7 +10,7 @@ import numpy as np
 
 from deepthink_cli.plugins.selection.features import (
     TINY,
-    best,
+    Gains,
     blocks,
     distances,
     greedy,
@@ -29,22 +29,16 @@ def herding(pool: Pool, shots: int, draw: random.Random) -> Choice:
 
     mu is the mean hidden state of the pool, S the rows chosen before (Welling 2009). No row is chosen twice.
     """
-    return greedy(_Herding(hidden_states(pool)), len(pool), shots)
+    hidden = hidden_states(pool)
 
+    def objective() -> Gains:
+        mean: Floats = hidden.mean(axis=0, dtype=np.float64)
+        target = mean
+        while True:
+            row = yield -distances(hidden, target)
+            target = target + mean - hidden[row]
 
-class _Herding:
-    """`target` (W,) is t mu - sum_{s in S} h_s."""
-
-    def __init__(self, hidden: States) -> None:
-        self.hidden = hidden
-        self.mean: Floats = hidden.mean(axis=0, dtype=np.float64)
-        self.target = self.mean
-
-    def gains(self) -> Floats:
-        return -distances(self.hidden, self.target)
-
-    def add(self, row: int) -> None:
-        self.target = self.target + self.mean - self.hidden[row]
+    return greedy(objective(), len(pool), shots)
 
 
 def k_center(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -54,17 +48,18 @@ def k_center(pool: Pool, shots: int, draw: random.Random) -> Choice:
     drawn row has the distance of the row that is farthest from it.
     """
     hidden = hidden_states(pool)
-    chosen = [draw.randrange(len(pool))]
-    nearest = distances(hidden, hidden[chosen[0]])
-    scores, free = nearest.copy(), np.ones(len(pool), dtype=np.bool_)
-    scores[chosen[0]], free[chosen[0]] = nearest.max(), False
-    for _ in range(shots - 1):
-        row = best(nearest, free)
-        scores[row], free[row] = nearest[row], False
-        chosen.append(row)
-        nearest = np.minimum(nearest, distances(hidden, hidden[row]))
-    scores[free] = nearest[free]
-    return Choice(chosen, scores)
+    first = draw.randrange(len(pool))
+
+    def objective() -> Gains:
+        nearest = distances(hidden, hidden[first])
+        gains = np.full(len(pool), -np.inf)
+        gains[first] = nearest.max()
+        yield gains
+        while True:
+            row = yield nearest
+            nearest = np.minimum(nearest, distances(hidden, hidden[row]))
+
+    return greedy(objective(), len(pool), shots)
 
 
 def entropy(pool: Pool, shots: int, draw: random.Random) -> Choice:
