@@ -31,8 +31,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.plugins.context_tuning.gradients import answer_gradient
-from deepthink_cli.plugins.context_tuning.training import training_rows
+from deepthink_cli.plugins.context_tuning.training import answer_gradient, training_rows
 
 if not torch.cuda.is_available():
     pytest.skip("needs a GPU that torch sees: make gpu", allow_module_level=True)
@@ -110,7 +109,7 @@ def test_the_gradient_is_the_same(both: Both, reviews: DemonstrationSet) -> None
         demonstrations = tokenize_demonstrations(engine.tokenizer, reviews)
         rows = training_rows(engine.tokenizer, demonstrations, "--technique ct-kv")
         (memory,) = engine.read([Reading(demonstrations.token_ids)])
-        loss, gradient = answer_gradient(engine, memory, rows.hiding(torch.zeros_like(rows.own_RL)))
+        loss, gradient = answer_gradient(engine, memory, rows)
         results.append((loss, gradient))
     (expected, slopes), (loss, found) = results
     assert loss == pytest.approx(expected, rel=1e-4)

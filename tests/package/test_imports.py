@@ -79,7 +79,7 @@ def test_only_the_engine_the_model_and_two_plugins_touch_a_network(modules: dict
         f"{module}:{node.lineno} {name}"
         for module, tree in modules.items()
         if module.partition(".")[0] not in ("engine", "model")
-        and module not in ("plugins.context_tuning.gradients", "plugins.vectors.passes")
+        and module not in ("plugins.context_tuning.training", "plugins.vectors.passes")
         for node in ast.walk(tree)
         for name in touched_by(node)
     ]

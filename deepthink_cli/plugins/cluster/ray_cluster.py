@@ -7,8 +7,6 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import chdir, suppress
-from dataclasses import dataclass
-from importlib import import_module
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -24,37 +22,34 @@ PATIENCE = 5.0  # seconds to wait for an answer of the head node
 HANDED_ON = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
 
 
-@dataclass(frozen=True)
-class ClusterPart:
-    """How many workers a cluster can run, and the cores (and so threads) and GPUs of each."""
-
-    workers: int
-    cpus: int
-    gpus: int
-
-
 class RayExecutor:
-    """Starts actors; `workers` is by default the number of GPUs of the cluster, or of its cores without GPUs.
+    """Starts actors, which divide a cluster evenly: as many `workers` as it has GPUs, or cores without GPUs, or fewer.
 
-    `address` is HOST:PORT, `auto` for the cluster on this machine, or `local` to start one here. Raises InputError if
-    ray is missing or the cluster is too small, and DeepThinkError if no cluster answers.
+    `address` is HOST:PORT, `auto` for the cluster on this machine, or `local`, the default, to start one here. Raises
+    InputError if ray is missing or the cluster is too small, and DeepThinkError if no cluster answers.
     """
 
-    def __init__(self, address: str, workers: int | None, device: str) -> None:
-        connected(address)
-        self.part = cluster_part(workers, device)
-        self.workers = self.part.workers
+    def __init__(self, address: str | None, workers: int | None, device: str) -> None:
+        ray = connected(address or LOCAL)
+        resources: dict[str, float] = ray.cluster_resources()
+        cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
+        most = gpus or max(1, cpus)
+        self.workers = workers or most
+        if self.workers > most:
+            ray.shutdown()
+            raise InputError.of(
+                "workers",
+                self.workers,
+                f"the Ray cluster has {most} {'GPUs' if gpus else 'cores'}; use at most that many",
+            )
+        self._of_each = {"num_cpus": cpus // self.workers, "num_gpus": gpus // self.workers}  # a thread for each core
 
     def start(self, number: int, deliver: Deliver) -> RayWorker:
         """Start an actor; it waits in Ray's queue until the cluster can run it."""
         import ray
 
-        actor = ray.remote(Actor).options(
-            num_cpus=self.part.cpus,
-            num_gpus=self.part.gpus,
-            max_restarts=0,  # the scheduler replaces workers, and counts how often
-            max_task_retries=0,
-        )
+        # The scheduler replaces workers, and counts how often.
+        actor = ray.remote(Actor).options(**self._of_each, max_restarts=0, max_task_retries=0)
         return RayWorker(actor.remote(os.getcwd()), deliver)
 
     def close(self) -> None:
@@ -62,11 +57,6 @@ class RayExecutor:
         import ray
 
         ray.shutdown()
-
-
-def start(address: str | None, workers: int | None, device: str) -> RayExecutor:
-    """An executor on a cluster, or on a cluster that is started here; raises as `RayExecutor` does."""
-    return RayExecutor(address or LOCAL, workers, device)
 
 
 class Actor:
@@ -150,21 +140,6 @@ def connected(address: str) -> Any:
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, at_end)  # Ray's own prints a trace, and aborts
     return ray
-
-
-def cluster_part(workers: int | None, device: str) -> ClusterPart:
-    """The even division of the connected cluster; raises InputError for more workers than it has GPUs, or cores."""
-    ray: Any = import_module("ray")
-    resources: dict[str, float] = ray.cluster_resources()
-    cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
-    most = gpus or max(1, cpus)
-    workers = workers or most
-    if workers > most:
-        ray.shutdown()
-        raise InputError.of(
-            "workers", workers, f"the Ray cluster has {most} {'GPUs' if gpus else 'cores'}; use at most that many"
-        )
-    return ClusterPart(workers, cpus // workers, gpus // workers)
 
 
 def _check_answers(address: str) -> None:

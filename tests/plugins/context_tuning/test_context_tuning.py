@@ -16,9 +16,14 @@ from deepthink_cli import DemonstrationSet, Engine, Example, Memory, load_model,
 from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient, trainable
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning, own_tokens
-from deepthink_cli.plugins.context_tuning.training import ContextTraining, training_rows
+from deepthink_cli.plugins.context_tuning.training import (
+    ContextTraining,
+    TrainingRow,
+    answer_gradient,
+    trainable,
+    training_rows,
+)
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 FAST = ContextTuning("ct-kv", steps=4, lr=0.01)
@@ -32,8 +37,7 @@ def given(engine: Engine, count: int = 4) -> TokenizedDemonstrations:
 
 def rows_of(engine: Engine, demonstrations: TokenizedDemonstrations) -> list[TrainingRow]:
     """The training rows without dropout."""
-    rows = training_rows(engine.tokenizer, demonstrations, "--technique ct-kv")
-    return rows.hiding(torch.zeros_like(rows.own_RL))
+    return training_rows(engine.tokenizer, demonstrations, "--technique ct-kv")
 
 
 def plain_loss(engine: Engine, ids: tuple[int, ...], row: TrainingRow) -> Tensor:
@@ -138,19 +142,19 @@ def test_a_token_across_two_demonstrations_is_hidden_from_both(llama: Engine) ->
 
 
 def test_fewer_than_four_demonstrations_are_not_left_out(llama: Engine) -> None:
-    assert not training_rows(llama.tokenizer, given(llama, 3), "--technique ct-kv").own_RL.any()
-    assert training_rows(llama.tokenizer, given(llama, 4), "--technique ct-kv").own_RL.any(1).all()
+    assert not any(row.hidden.any() for row in rows_of(llama, given(llama, 3)))
+    assert all(row.hidden.any() for row in rows_of(llama, given(llama, 4)))
 
 
 def test_copies_of_a_demonstration_are_hidden_from_each_other(llama: Engine) -> None:
     examples = [Example(text, label) for text, label in [*REVIEWS, REVIEWS[0], (REVIEWS[1][0], REVIEWS[2][1])]]
     demonstrations = tokenize_demonstrations(llama.tokenizer, DemonstrationSet.of(examples, TEMPLATE))
     own_RL = own_tokens(llama.tokenizer, demonstrations, FAST.option)
-    hidden_RL = training_rows(llama.tokenizer, demonstrations, FAST.option).own_RL
+    rows = rows_of(llama, demonstrations)
     for row, same in enumerate([(0, 4), (1, 5), (2,), (3,), (0, 4), (1, 5)]):
-        assert hidden_RL[row].equal(own_RL[list(same)].any(0))
+        assert rows[row].hidden.equal(own_RL[list(same)].any(0))
     three = tokenize_demonstrations(llama.tokenizer, DemonstrationSet.of([*examples[:3], examples[4]], TEMPLATE))
-    assert not training_rows(llama.tokenizer, three, FAST.option).own_RL.any()
+    assert not any(row.hidden.any() for row in rows_of(llama, three))
 
 
 def test_the_answer_is_the_whole_label(llama: Engine) -> None:
