@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,19 +22,12 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[\w.-]{1,96}")
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a repository: its size in bytes and, for a large one, the SHA-256 that the hub records."""
+    """A file of a repository at a commit: its size in bytes and, for a large one, the SHA-256 that the hub records."""
 
     path: str
     size: int
     sha256: str | None
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The files of a repository at one commit."""
-
     commit: str
-    files: Mapping[str, RemoteFile]
 
 
 class Repository:
@@ -59,15 +53,16 @@ class Repository:
             if self.revision is not None:
                 self._api.create_branch(self.name, branch=self.revision, exist_ok=True)
 
-    def snapshot(self) -> Snapshot:
+    def files(self) -> dict[str, RemoteFile]:
         """The files of the newest commit; raises DeepThinkError if there is no such repository or no connection."""
         with self._errors():
             info = self._api.model_info(self.name, revision=self.revision, files_metadata=True)
-            files = {
-                each.rfilename: RemoteFile(each.rfilename, each.size or 0, each.lfs.sha256 if each.lfs else None)
+            return {
+                each.rfilename: RemoteFile(
+                    each.rfilename, each.size or 0, each.lfs.sha256 if each.lfs else None, str(info.sha)
+                )
                 for each in info.siblings or ()
             }
-        return Snapshot(str(info.sha), files)
 
     def commit(self, files: Mapping[str, Path | bytes], deleted: Collection[str], message: str) -> str:
         """Write and delete files in one commit, and return its address; raises DeepThinkError if that fails."""
@@ -82,19 +77,22 @@ class Repository:
             info = self._api.create_commit(self.name, operations, commit_message=message, revision=self.revision)
         return str(info.commit_url)
 
-    def download(self, snapshot: Snapshot, path: str, folder: Path) -> None:
-        """Download a file of a snapshot into a folder, past the cache.
+    def download(self, file: RemoteFile, folder: Path) -> None:
+        """Download a file into a folder, past the cache, and compare it with what the hub records.
 
         Raises DeepThinkError if that fails, and as soon as the file is larger than it is listed.
         """
         with self._errors():
-            self._api.hf_hub_download(
-                self.name,
-                path,
-                revision=snapshot.commit,
-                local_dir=folder,
-                tqdm_class=_limited(snapshot.files[path], self.damaged),
-            )
+            bar = _limited(file, self.damaged)
+            self._api.hf_hub_download(self.name, file.path, revision=file.commit, local_dir=folder, tqdm_class=bar)
+        path = folder / file.path
+        if path.is_symlink() or path.stat().st_size != file.size:
+            raise self.damaged(f"{file.path} is not of the {file.size:,} bytes that the hub records")
+        if file.sha256 is not None:
+            with open(path, "rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            if digest != file.sha256:
+                raise self.damaged(f"the SHA-256 of {file.path} is not the one that the hub records")
 
     def damaged(self, reason: str) -> DeepThinkError:
         """The error for files that differ from the hub's record."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,6 @@ from deepthink_cli.io.text import json_line, size
 from deepthink_cli.options import DATA, OUTPUT, Flag
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.format import Header
     from deepthink_cli.plugins.hub.memories import Publication
 
 Repo = Annotated[str, typer.Argument(metavar="REPO", help="A model repository of the hub, as OWNER/NAME.")]
@@ -69,37 +68,30 @@ def push(
 
     repository = Repository(repo, revision)
     with Show(common) as tell, prepared(memory, repository, results, licence, tell) as publication:
+        sizes = publication.sizes
+        described = {
+            "repo": repository.name,
+            "revision": revision,
+            "private": private,
+            "memory": publication.header.metadata.sha256,
+            "files": sizes,
+            "demonstrations": publication.header.metadata.shots,
+            "card": publication.card,
+        }
         if dry_run:
-            _show(publication, private, common.as_json)
+            if common.as_json:
+                write_json(described)
+            else:
+                files = [f"{name:<26} {size(count)}" for name, count in sizes.items()]
+                where = f"{repository}{', private' if private else ''} (not published: this is a dry run)"
+                print_report(where, "", *files, "", *publication.card.splitlines())
             return
         if not yes:
             _ask(publication)
         commit = publish(publication, private)
         if common.as_json:
-            write_json({**_described(publication, private), "url": repository.url, "commit": commit})
-    note(f"published {', '.join(publication.files)} at {repository.url}", common.quiet)
-
-
-def _described(publication: Publication, private: bool) -> dict[str, Any]:
-    """What is published, as JSON values."""
-    return {
-        "repo": publication.repository.name,
-        "revision": publication.repository.revision,
-        "private": private,
-        "memory": publication.header.metadata.sha256,
-        "files": publication.sizes,
-        "demonstrations": publication.header.metadata.shots,
-        "card": publication.card,
-    }
-
-
-def _show(publication: Publication, private: bool, json: bool) -> None:
-    if json:
-        write_json(_described(publication, private))
-        return
-    files = [f"{name:<26} {size(count)}" for name, count in publication.sizes.items()]
-    where = f"{publication.repository}{', private' if private else ''} (not published: this is a dry run)"
-    print_report(where, "", *files, "", *publication.card.splitlines())
+            write_json({**described, "url": repository.url, "commit": commit})
+    note(f"published {', '.join(sizes)} at {repository.url}", common.quiet)
 
 
 def _ask(publication: Publication) -> None:
@@ -136,19 +128,16 @@ def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, co
     with Show(common):
         header = fetch(repository, path)
     if common.as_json:
-        write_json(_fetched(repo, header))
+        metadata = header.metadata
+        write_json(
+            {
+                "repo": repo,
+                "file": header.path,
+                "bytes": header.size,
+                "sha256": metadata.sha256,
+                "model": metadata.model.id,
+                "demonstrations": metadata.shots,
+            }
+        )
     note(f"wrote {path} ({size(header.size)}): made by {header.metadata.model.id}, verified", common.quiet)
     note(f"next: deepthink inspect {path}, or predict {path} INPUTS", common.quiet)
-
-
-def _fetched(repo: str, header: Header) -> dict[str, object]:
-    """What was fetched, as JSON values."""
-    metadata = header.metadata
-    return {
-        "repo": repo,
-        "file": header.path,
-        "bytes": header.size,
-        "sha256": metadata.sha256,
-        "model": metadata.model.id,
-        "demonstrations": metadata.shots,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from deepthink_cli.export import EXPORTERS, Export
 from deepthink_cli.io.atomic import check_output, replacing
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.plugins.hub.card import MEMORY, Card, figures_of
-from deepthink_cli.plugins.hub.client import RemoteFile, Repository
+from deepthink_cli.plugins.hub.client import Repository
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -29,26 +28,18 @@ FILES = (MEMORY, CARD, CONFIG, WEIGHTS)  # the only names that are ever written 
 
 @dataclass(frozen=True)
 class Publication:
-    """What `publish` writes to a repository: files by name (a path, or the bytes of the card)."""
+    """What `publish` writes to a repository: a card, and other files by name."""
 
     repository: Repository
     header: Header
-    files: Mapping[str, Path | bytes]
-
-    @property
-    def card(self) -> str:
-        """The text of the card."""
-        content = self.files[CARD]
-        assert isinstance(content, bytes)
-        return content.decode()
+    card: str
+    files: Mapping[str, Path]
 
     @property
     def sizes(self) -> dict[str, int]:
         """The size of each file in bytes."""
-        return {
-            name: len(content) if isinstance(content, bytes) else content.stat().st_size
-            for name, content in self.files.items()
-        }
+        sizes = {CARD: len(self.card.encode()), **{name: path.stat().st_size for name, path in self.files.items()}}
+        return {name: sizes[name] for name in FILES if name in sizes}
 
 
 @contextmanager
@@ -65,10 +56,9 @@ def prepared(
     figures = "" if results is None else figures_of(results, header)
     last = read_memories(header)[-1]  # all of them are verified
     with temporary_folder() as folder:
-        adapter = _adapter(last, header, folder / "adapter", tell)
-        card = Card(header, repository.name, bool(adapter), licence, figures)
-        files: dict[str, Path | bytes] = {MEMORY: Path(memory), CARD: card.text().encode(), **adapter}
-        yield Publication(repository, header, files)
+        files = {MEMORY: Path(memory), **_adapter(last, header, folder / "adapter", tell)}
+        card = Card(header, repository.name, len(files) > 1, licence, figures)
+        yield Publication(repository, header, card.text(), files)
 
 
 def publish(publication: Publication, private: bool = False) -> str:
@@ -79,13 +69,13 @@ def publish(publication: Publication, private: bool = False) -> str:
     """
     repository = publication.repository
     repository.create(private)
-    present = repository.snapshot().files
+    present = repository.files()
     if MEMORY not in present and any(name in present for name in FILES):
         named = next(name for name in FILES if name in present)
         raise InputError(f"{repository}: has a {named} and no {MEMORY}: it holds something else; name a new repository")
     stale = [name for name in (CONFIG, WEIGHTS) if name in present and name not in publication.files]
     message = f"Memory {publication.header.metadata.sha256[:12]}, by deepthink push"
-    return repository.commit(publication.files, stale, message)
+    return repository.commit({CARD: publication.card.encode(), **publication.files}, stale, message)
 
 
 def fetch(repository: Repository, output: str | Path) -> Header:
@@ -96,13 +86,12 @@ def fetch(repository: Repository, output: str | Path) -> Header:
     memory, and for anything that does not match.
     """
     check_output(output)
-    snapshot = repository.snapshot()
-    if MEMORY not in snapshot.files:
+    files = repository.files()
+    if MEMORY not in files:
         raise DeepThinkError(f"{repository}: has no {MEMORY}; name a repository made by deepthink push")
     with replacing(output) as temporary:
         folder = temporary.parent / "hub"
-        repository.download(snapshot, MEMORY, folder)
-        _check_file(repository, snapshot.files[MEMORY], folder / MEMORY)
+        repository.download(files[MEMORY], folder)
         from deepthink_cli.artifact.files import read_memories
 
         try:
@@ -124,14 +113,3 @@ def _adapter(memory: Memory, header: Header, folder: Path, tell: Tell) -> dict[s
         tell(Warn(f"no adapter for PEFT is published: {error}"))
         return {}
     return {name: folder / name for name in (CONFIG, WEIGHTS)}
-
-
-def _check_file(repository: Repository, listed: RemoteFile, path: Path) -> None:
-    """Raise DeepThinkError unless a downloaded file has the size and the SHA-256 that the hub records."""
-    if path.is_symlink() or path.stat().st_size != listed.size:
-        raise repository.damaged(f"{listed.path} is not of the {listed.size:,} bytes that the hub records")
-    if listed.sha256 is not None:
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != listed.sha256:
-            raise repository.damaged(f"the SHA-256 of {listed.path} is not the one that the hub records")
