@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -162,16 +162,7 @@ def _about_samples(rows: int, missing: int, has_texts: bool) -> list[str]:
     return notes
 
 
-Columns = dict[str, list[Any]]
-
-
-@dataclass(frozen=True)
-class _SampledPart:
-    """The results of one part of a job that have samples, by iteration."""
-
-    group: Group
-    results: Sequence[Result]
-    files: Sequence[Path]
+INPUT = ("where", "gold", "candidates")  # of samples, the same at every iteration
 
 
 def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
@@ -179,43 +170,30 @@ def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
 
     Raises InputError for a file of samples that is damaged or does not belong to its result.
     """
-    samples, results = Samples(), 0
-    texts = cache(read_texts)
-    for part in _parts(jobs):
-        results += len(part.results)
-        columns = [read_samples(path, result) for path, result in zip(part.files, part.results, strict=True)]
-        _check_same_inputs(columns, part.files)
-        known = texts(folder_of(part.results[0]), part.results[0].setting.rows_sha256)
-        samples.start(part.group)
-        labels = zip(*(each["label"] for each in columns), strict=True)
-        scores = zip(*(each["scores"] for each in columns), strict=True)
-        inputs = (columns[0][name] for name in ("where", "gold", "candidates"))
-        for where, gold, candidates, of_labels, of_scores in zip(*inputs, labels, scores, strict=True):
-            samples.add(known.get(where, ""), where, gold, candidates, of_labels, of_scores)
-    return samples, sum(len(job.test) + len(job.dev) for job in jobs) - results
+    samples, missing = Samples(), 0
+    texts, names = cache(read_texts), varying(list(dict.fromkeys(job.arm for job in jobs)))
+    for job in jobs:
+        for part, by_iteration in (("test", job.test), ("dev", job.dev)):
+            located = [(result, find_samples(folder_of(result), result)) for _, result in sorted(by_iteration.items())]
+            files = [(path, result) for result, path in located if path is not None]
+            missing += len(located) - len(files)
+            if not files:
+                continue
+            seed, method = str(job.seed).removeprefix("seed "), job.arm.label(names, short=True)
+            samples.start(Group(job.task, seed, method, part, tuple(result.setting.iteration for _, result in files)))
+            columns = [read_samples(*each) for each in files]
+            inputs = [columns[0][name] for name in INPUT]
+            for each, (path, _) in zip(columns, files, strict=True):
+                if [each[name] for name in INPUT] != inputs:
+                    raise InputError(f"{path}: its inputs are not those of {files[0][0].name}; run into a new folder")
+            known = texts(folder_of(files[0][1]), files[0][1].setting.rows_sha256)
+            labels = zip(*(each["label"] for each in columns), strict=True)
+            scores = zip(*(each["scores"] for each in columns), strict=True)
+            for where, gold, candidates, of_labels, of_scores in zip(*inputs, labels, scores, strict=True):
+                samples.add(known.get(where, ""), where, gold, candidates, of_labels, of_scores)
+    return samples, missing
 
 
 def folder_of(result: Result) -> Path:
     """The folder of the run that a result was read from."""
     return Path(result.where.rpartition(":")[0]).parent
-
-
-def _parts(jobs: Sequence[JobResults]) -> Iterator[_SampledPart]:
-    names = varying(list(dict.fromkeys(job.arm for job in jobs)))
-    for job in jobs:
-        for part, by_iteration in (("test", job.test), ("dev", job.dev)):
-            located = [(result, find_samples(folder_of(result), result)) for _, result in sorted(by_iteration.items())]
-            results = [result for result, path in located if path is not None]
-            if results:
-                iterations = tuple(result.setting.iteration for result in results)
-                seed, method = str(job.seed).removeprefix("seed "), job.arm.label(names, short=True)
-                group = Group(job.task, seed, method, part, iterations)
-                yield _SampledPart(group, results, [path for _, path in located if path is not None])
-
-
-def _check_same_inputs(columns: Sequence[Columns], files: Sequence[Path]) -> None:
-    """Raise InputError unless the inputs are the same, in the same order, at every iteration."""
-    names = ("where", "gold", "candidates")
-    for each, path in zip(columns, files, strict=True):
-        if any(each[name] != columns[0][name] for name in names):
-            raise InputError(f"{path}: its inputs are not those of {files[0].name}; run into a new folder")
