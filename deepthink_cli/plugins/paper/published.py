@@ -77,13 +77,9 @@ class Published(_Data):
             for row in table.rows:
                 for task, accuracy in zip(table.columns, row.accuracy, strict=True):
                     yield Cell(
-                        table=table.table,
-                        dev=table.dev,
-                        seeds=table.seeds,
-                        model=row.model,
+                        **table.model_dump(include={"table", "dev", "seeds"}),
+                        **row.model_dump(include={"model", "method", "plain"}),
                         task=task,
-                        method=row.method,
-                        plain=row.plain,
                         accuracy=accuracy,
                         note=row.note and table.notes[row.note],
                     )
@@ -120,17 +116,17 @@ def published() -> Published:
 
 def figures_of(row: TableRow) -> tuple[Cell | None, Cell | None]:
     """The paper's figures for the same model, task, and way of choosing demonstrations and T, as `Published.find`."""
-    return (
-        published().find(row.arm.model, row.name, row.on_dev, row.arm.sampling) if is_papers(row.arm) else (None, None)
-    )
+    return figures(row.arm, row.name, row.on_dev)
 
 
-def is_papers(arm: Arm) -> bool:
-    """Whether the paper may have figures for an arm.
+def figures(arm: Arm, task: str, dev: bool) -> tuple[Cell | None, Cell | None]:
+    """The paper's figures for an arm, as `Published.find`.
 
     It has no other techniques and update rules, no corrected scores, no scores but sums and no repeated queries.
     """
-    return not (arm.technique or arm.calibration or arm.scoring or arm.update)
+    if arm.technique or arm.calibration or arm.scoring or arm.update:
+        return None, None
+    return published().find(arm.model, task, dev, arm.sampling)
 
 
 def notes_on(rows: Sequence[TableRow]) -> list[str]:

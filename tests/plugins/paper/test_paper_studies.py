@@ -13,14 +13,9 @@ from helpers.synthetic import curve, row, seeds, write
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.study import Origin, packaged
-from deepthink_cli.plugins.paper.forms.compared import draw_lines, draw_violins
-from deepthink_cli.plugins.paper.forms.options import (
-    Block,
-    LinesOptions,
-    TableOptions,
-    ViolinsOptions,
-)
-from deepthink_cli.plugins.paper.forms.table import latex_table, lines_of
+from deepthink_cli.plugins.paper.compared import draw_lines, draw_violins
+from deepthink_cli.plugins.paper.registry import Block, LinesOptions, TableOptions, ViolinsOptions
+from deepthink_cli.plugins.paper.table import latex_table, lines_of
 from deepthink_cli.report.job_results import jobs_of
 
 STUDIES = [name for name in packaged() if name.startswith("paper/")]

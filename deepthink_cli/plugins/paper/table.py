@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.paper.forms.canvas import distinct, short
-from deepthink_cli.plugins.paper.forms.options import Block, TableOptions
+from deepthink_cli.plugins.paper.compared import distinct, short
 from deepthink_cli.plugins.paper.latex import latex_text, named, table_environment, titles_of, without_paths
-from deepthink_cli.plugins.paper.published import is_papers, published
+from deepthink_cli.plugins.paper.published import figures
+from deepthink_cli.plugins.paper.registry import Block, TableOptions
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import JobResults
@@ -78,14 +78,10 @@ def _heading(name: str, columns: Sequence[str], jobs: Sequence[JobResults]) -> s
 
 def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[str], is_thinking: bool) -> Line:
     ours, paper = list[Spread | None](), list[float | None]()
-    has_paper = is_papers(arm)
     for name in columns:
         row = rows.get(name)
         ours.append(None if row is None else row.thinking if is_thinking else row.plain)
-        figures = (
-            published().find(arm.model, name, bool(row and row.on_dev), arm.sampling) if has_paper else (None, None)
-        )
-        cell = figures[is_thinking]
+        cell = figures(arm, name, bool(row and row.on_dev))[is_thinking]
         paper.append(None if cell is None else cell.accuracy)
     return Line(arm.model, label, tuple(ours), tuple(paper))
 
