@@ -26,11 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.study import Study
     from deepthink_cli.report.job_results import JobResults
 
-FILES = ("accuracy.png", "accuracy.svg")
-DIFFERENCE_FILES = ("difference.png", "difference.svg")
-METHODS_FILES = ("methods.png", "methods.svg")
 TEX = ".tex"
-FORM_FILES, LATEX_FILES = ("figure.png", "figure.svg"), ("figure.tex",)
 _TEX = " or ".join(name for name, each in FORMS.items() if each.latex is not None)
 Outputs = Annotated[
     list[Path] | None,
@@ -140,22 +136,21 @@ def _study_of(runs: Sequence[Path], quiet: bool) -> Study | None:
         return None
 
 
-def _names(options: PlotArguments, form: FigureOptions | None, is_latex: bool) -> tuple[str, ...]:
+def _names(options: PlotArguments, form: FigureOptions | None, is_latex: bool) -> list[str]:
     """The names of the files of a figure; raises InputError if two figures are asked for."""
     if options.methods and options.difference:
         raise InputError("--methods and --difference: two figures; give one of them")
-    if form is not None:
-        return LATEX_FILES if is_latex else FORM_FILES
-    return METHODS_FILES if options.methods else DIFFERENCE_FILES if options.difference else FILES
+    chosen = {"figure": form is not None, "methods": options.methods, "difference": options.difference}
+    name = next((name for name, is_chosen in chosen.items() if is_chosen), "accuracy")
+    return [f"{name}{suffix}" for suffix in ((TEX,) if is_latex else (".png", ".svg"))]
 
 
 def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: FigureOptions | None
 ) -> tuple[Callable[[], Figure], list[str]]:
     """The function that draws the figure, and its panels; raises InputError if there is nothing to draw."""
-    from deepthink_cli.plugins.plots.figures import ACCURACY, DIFFERENCE, curves, differences_from_first, dots_figure
-    from deepthink_cli.plugins.plots.methods import methods_of
-    from deepthink_cli.report.figures import COLOURS, MARKERS, PAGE, panels, with_gains
+    from deepthink_cli.plugins.plots import figures
+    from deepthink_cli.report.figures import panels, with_gains
     from deepthink_cli.report.footnotes import footnotes
 
     if form is not None:
@@ -163,15 +158,16 @@ def _drawing(
         assert draw is not None
         return partial(loaded(draw), form, jobs), [form.kind]
     if options.methods:
-        methods = methods_of(jobs)
+        methods = figures.methods_of(jobs)
         first, blocks = next(iter(methods.items()))
         axis = f"accuracy less that of {first} (points); {len(blocks)} pairs of a task and a seed, 95 % intervals"
         looks = {"": (COLOURS[0], MARKERS[0])}
-        return partial(dots_figure, {"": differences_from_first(methods)}, axis, looks, PAGE), []
+        return partial(figures.dots_figure, {"": figures.differences_from_first(methods)}, axis, looks, PAGE), []
     shown = panels(jobs, options.all_tasks)
     if options.difference:
         shown = with_gains(shown)
     if not shown:
         needed = "at every T, T = 1 included" if options.difference else "at every T"
         raise InputError(f"RUN {runs[0]}: no seed has rows {needed}", *footnotes(jobs))
-    return partial(curves, shown, DIFFERENCE if options.difference else ACCURACY), [panel.name for panel in shown]
+    view = figures.DIFFERENCE if options.difference else figures.ACCURACY
+    return partial(figures.curves, shown, view), [panel.name for panel in shown]

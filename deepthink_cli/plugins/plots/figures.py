@@ -1,5 +1,7 @@
 """Draw accuracy, or its difference from T = 1, over T: a panel for each task or mean, a line for each arm.
 
+Or draw methods on the same tasks and seeds: a dot for each, its accuracy less that of the first.
+
 Sized for print, in 7-point type: two panels side by side fit a text column, four fit a page.
 """
 
@@ -7,15 +9,16 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import Result, grouped
 from deepthink_cli.plugins.plots.registry import CurvesOptions
-from deepthink_cli.report.arms import Arm, varying
+from deepthink_cli.report.arms import COMPARED, Arm, varying
 from deepthink_cli.report.figures import (
     COLOURS,
     COLUMN,
@@ -30,9 +33,9 @@ from deepthink_cli.report.figures import (
     panels,
     with_gains,
 )
-from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, on_common_inputs
 from deepthink_cli.report.significance import Paired
-from deepthink_cli.report.tables import span
+from deepthink_cli.report.tables import TaskScore, in_order, scores_of, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,10 +75,12 @@ ACCURACY = View("accuracy (%)", "± 1 standard deviation", _accuracies)
 DIFFERENCE = View("accuracy less T = 1 (points)", "95 % interval", _differences)
 
 
-def check_suffix(path: Path, field: str = "output") -> None:
+def check_suffix(path: Path) -> None:
     """Raise InputError for a file name without a figure's suffix."""
     if path.suffix.lower() not in METADATA:
-        raise InputError.of(field, path, f"unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
+        raise InputError.of(
+            "output", path, f"unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf"
+        )
 
 
 def curves_of_study(figure: CurvesOptions, jobs: Sequence[JobResults]) -> Figure:
@@ -204,6 +209,49 @@ def _seeds(panels: Sequence[Panel], view: View) -> str:
     """The meaning of lines and bands, for the axis label below the figure."""
     counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
     return "one seed" if max(counts) == 1 else f"mean of {span(counts)} seeds, band: {view.band}"
+
+
+Block = tuple[str, Seed]
+
+
+def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict[str, list[float]]:
+    """The accuracies of every arm at the reported T, and of every baseline, by method and block; random ones first.
+
+    A block is a pair of a task and a seed that all methods have, with their common inputs. Seeds with the same
+    demonstrations are one. Raises InputError for arms that differ only in the reading, or cannot be compared.
+    """
+    if not set(varying([job.arm for job in jobs])) & set(COMPARED):
+        ways = "deepthink run --demos-by, --technique or --calibrate"
+        raise InputError(f"there is one method only; compare several with {ways}")
+    scores = scores_of(jobs, iteration)
+    by_arm = grouped(scores, lambda each: each.arm)
+    arms = sorted(in_order(by_arm, jobs), key=lambda arm: arm.sampling != "random")
+    names = varying(arms)
+    results: dict[str, dict[Block, Result]] = {}
+    digests: dict[Block, list[str]] = {}
+    for arm in arms:
+        for each in by_arm[arm]:
+            block = each.task, each.seed
+            digests.setdefault(block, []).append(each.demonstrations)
+            for name, result in _methods(names, each):
+                results.setdefault(name, {})[block] = result
+    common = set.intersection(*(set(blocks) for blocks in results.values())) if results else set()
+    ordered = [block for block in next(iter(results.values()), {}) if block in common]
+    ordered = different_seeds(ordered, lambda block: (block[0], *digests[block]))
+    answers = [on_common_inputs([blocks[block] for blocks in results.values()]) for block in ordered]
+    if not answers:
+        raise InputError("no pair of a task and a seed has rows of all methods")
+    known = [[sum(right) / len(right) for right in of_block] for of_block in answers]
+    return {name: [accuracies[place] for accuracies in known] for place, name in enumerate(results)}
+
+
+def _methods(names: Sequence[str], score: TaskScore) -> Iterator[tuple[str, Result]]:
+    """The names of an arm's baseline, if any, and of the arm, with their results on one task."""
+    arm, comparison = score.arm, score.comparison
+    if comparison.baseline is not None:
+        yield ", ".join(filter(None, [arm.baseline_label(names, short=True), "T = 1"])), comparison.baseline
+    last = [] if arm.is_read_once else ["T"]
+    yield ", ".join(filter(None, [arm.label(names, short=True), *last])), comparison.result
 
 
 LINE = 0.155  # inches between two methods

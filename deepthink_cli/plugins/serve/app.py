@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from queue import Full
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,9 +26,8 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
 from deepthink_cli.events import Detail, Tell, Warn, silent
 from deepthink_cli.io.text import json_line, size
-from deepthink_cli.plugins.serve.batches import Batches, Overloaded
 from deepthink_cli.plugins.serve.options import ServeOptions
-from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
+from deepthink_cli.plugins.serve.served import Batches, ServedMemory, without_place
 from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
 
@@ -45,7 +45,7 @@ class Server:
     ) -> None:
         self.labeller, self.options, self.token, self.tell = labeller, options, token, tell
         self.unfinished = 0  # bytes of the bodies of requests
-        self.batches: Batches[Query | Skipped, Part] = Batches(labeller, CHUNK, options.max_waiting)
+        self.batches = Batches(labeller, CHUNK, options.max_waiting)
 
     def app(self) -> Starlette:
         """The application."""
@@ -70,8 +70,8 @@ class Server:
                 rows = await run_in_threadpool(self.labeller.rows, bytes(body), self.options.max_rows)
             except InputError as error:
                 raise HTTPException(400, without_place(str(error))) from error
-            except TooManyRows as error:
-                raise HTTPException(413, f"more than {self.options.max_rows:,} rows; send fewer at a time") from error
+            if len(rows) > self.options.max_rows:
+                raise HTTPException(413, f"more than {self.options.max_rows:,} rows; send fewer at a time")
         if not skip and (mistakes := _mistakes(enumerate(rows))):
             return _json(mistakes, 422)
         answers = await self._answers(rows, alone=not single)
@@ -81,7 +81,7 @@ class Server:
             return _json(mistakes, 422)
         made: list[Mapping[str, Any]] = []
         RowWriter(self.labeller.form, made.extend)(predicted)
-        written = list(map(_placeless, made))
+        written = [{**row, **({"error": without_place(row["error"])} if "error" in row else {})} for row in made]
         return _json(written[0] if single and len(written) == 1 else written)
 
     @asynccontextmanager
@@ -112,7 +112,7 @@ class Server:
             return []
         try:
             waiting: Future[list[Part]] = self.batches.submit(rows, alone)
-        except Overloaded as error:
+        except Full as error:
             raise HTTPException(503, "too many requests wait; try again later", RETRY) from error
         try:
             return await asyncio.wrap_future(waiting)
@@ -166,10 +166,6 @@ def _mistakes(rows: Any) -> dict[str, Any]:
     return {"errors": errors} if errors else {}
 
 
-def _placeless(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, **({"error": without_place(row["error"])} if "error" in row else {})}
-
-
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(json_line(value), status, headers, KIND)
 
@@ -181,7 +177,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """The answer to a request that is refused."""
-    return Response(json_line({"errors": [{"message": message}]}), status, headers, KIND)
+    return _json({"errors": [{"message": message}]}, status, headers)
 
 
 class Token:

@@ -1,11 +1,15 @@
-"""A loaded memory that labels lists of rows, as `deepthink predict` labels the rows of a file."""
+"""A loaded memory that labels lists of rows as `deepthink predict` labels those of a file, in a thread of its own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from io import BytesIO
 from itertools import islice
+from queue import Queue
+from threading import Thread
+from typing import Any
 
 from deepthink_cli.calibration.notes import skipping
 from deepthink_cli.calibration.registry import from_rows
@@ -15,6 +19,7 @@ from deepthink_cli.data.formats.lines import decoded, whole_text
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
+from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.rows import OutputRows, output_rows
@@ -25,10 +30,6 @@ from deepthink_cli.tasks.rows import in_columns
 
 REQUEST = "request"
 _PLACE = re.compile(rf"^{REQUEST}:\d+: ")
-
-
-class TooManyRows(Exception):
-    """A request has more rows than are accepted."""
 
 
 class ServedMemory:
@@ -60,14 +61,13 @@ class ServedMemory:
         spec = self.scorer.find(options, tell)
         self.scorer.check_labels(spec.tokenizer, tell)
         self._label = self.scorer.load(spec, tell)
-        self.engine = self._label.engine
         self._check = self.scorer.row_check(spec)
         self.loaded = True
 
     def rows(self, body: bytes, most: int) -> list[Query | Skipped]:
-        """The rows of a body: one object, or an array of objects; a wrong row has the reason in its place.
+        """The rows of a body: one object, or an array of objects, at most one more than `most`.
 
-        Needs no model. Raises InputError for a body that is neither, and TooManyRows for more rows than `most`.
+        A wrong row has the reason in its place. Needs no model. Raises InputError for a body that is neither.
         """
         body = body.lstrip()
         if not body.startswith(b"["):
@@ -76,8 +76,6 @@ class ServedMemory:
         else:
             text = whole_text(body, BytesIO(), REQUEST, 1)
             found = list(islice(array_rows(text, REQUEST, 1), most + 1))
-        if len(found) > most:
-            raise TooManyRows
         template, labels = self.demonstrations.template, self.demonstrations.labels
         return [query_or_skipped(self.source, row, template, labels) for row in found]
 
@@ -98,3 +96,49 @@ def _of_row(answers: Iterator[Prediction | Skipped], iterations: int) -> Iterato
         yield answer
         if not isinstance(answer, Skipped):
             yield from islice(answers, iterations - 1)
+
+
+class Batches:
+    """The one thread that owns the model: it answers requests that wait together by one call, at most `most` of them.
+
+    At most `waiting` requests wait.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Any]], list[Any]], most: int, waiting: int) -> None:
+        self._answer, self._most = answer, most
+        self._queue: Queue[tuple[Sequence[Any], bool, Future[list[Any]]]] = Queue(waiting)
+        Thread(target=self._run, name=f"{OURS} labelling", daemon=True).start()
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return self._queue.qsize()
+
+    def submit(self, rows: Sequence[Any], alone: bool) -> Future[list[Any]]:
+        """The future answers to a request; unless it is `alone`, it shares a call with others. Raises queue.Full."""
+        future: Future[list[Any]] = Future()
+        self._queue.put_nowait((rows, alone, future))
+        return future
+
+    def _run(self) -> None:
+        following = None
+        while True:
+            rows, alone, future = following or self._queue.get()
+            together, following = [(rows, future)], None
+            while not alone and len(together) < self._most and not self._queue.empty():
+                rows, alone, future = following = self._queue.get()
+                if not alone:
+                    together.append((rows, future))
+                    following = None
+            self._score(together)
+
+    def _score(self, together: Sequence[tuple[Sequence[Any], Future[list[Any]]]]) -> None:
+        running = [(rows, future) for rows, future in together if future.set_running_or_notify_cancel()]
+        try:
+            answers = iter(self._answer([row for rows, _ in running for row in rows]))
+            for rows, future in running:
+                future.set_result([next(answers) for _ in rows])
+        except Exception as error:
+            for _, future in running:
+                if not future.done():
+                    future.set_exception(error)

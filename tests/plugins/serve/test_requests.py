@@ -15,9 +15,8 @@ from starlette.testclient import TestClient
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.batches import Batches
 from deepthink_cli.plugins.serve.options import ServeOptions
-from deepthink_cli.plugins.serve.served import ServedMemory
+from deepthink_cli.plugins.serve.served import Batches, ServedMemory
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.scoring import Scoring
 
