@@ -150,7 +150,7 @@ def _drawing(
 ) -> tuple[Callable[[], Figure], list[str]]:
     """The function that draws the figure, and its panels; raises InputError if there is nothing to draw."""
     from deepthink_cli.plugins.plots import figures
-    from deepthink_cli.report.figures import panels, with_gains
+    from deepthink_cli.report.figures import COLOURS, MARKERS, PAGE, panels, with_gains
     from deepthink_cli.report.footnotes import footnotes
 
     if form is not None:

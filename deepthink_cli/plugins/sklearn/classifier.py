@@ -18,7 +18,7 @@ from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.field_warnings import alike
 from deepthink_cli.data.template import Chat, Template
-from deepthink_cli.errors import InputError, installing, naming_options, option, parameter
+from deepthink_cli.errors import InputError, installing, option
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from deepthink_cli.provenance import Selected, TokenizedDemonstrations
     from deepthink_cli.scoring.softmax import Floats
 
-PARAMETERS = {"sampling": "demos_by"}  # parameters that are called otherwise than the option
-
 
 class InvalidValue(InputError, ValueError):
     """An `InputError` that is a `ValueError`."""
@@ -46,17 +44,11 @@ class InvalidValue(InputError, ValueError):
 
 @contextmanager
 def value_errors() -> Iterator[None]:
-    """Raise an `InputError` as a ValueError, with the names of an estimator's parameters."""
+    """Raise an `InputError` as a ValueError."""
     try:
-        with naming_options(_parameter):
-            yield
+        yield
     except InputError as error:
-        problems = (replace(each, field=PARAMETERS.get(each.field or "", each.field)) for each in error.problems)
-        raise InvalidValue(*problems) from error
-
-
-def _parameter(field: str, value: str | None) -> str:
-    return parameter(PARAMETERS.get(field, field), value)
+        raise InvalidValue(*error.problems) from error
 
 
 try:
