@@ -50,8 +50,8 @@ def chat(
     made with --chat uses the model's chat template, others their template.
     """
     from deepthink_cli.artifact.format import one_iteration, read_header
-    from deepthink_cli.artifact.opening import open_memory
-    from deepthink_cli.plugins.chat.dialogue import open_dialogue
+    from deepthink_cli.artifact.opening import find_its_model, load_both, open_memory
+    from deepthink_cli.plugins.chat.dialogue import Dialogue
 
     model_arguments, problems = for_memory(context, model), Problems()
     options = problems.tried(model_arguments.checked)
@@ -59,7 +59,8 @@ def chat(
     opened = problems.tried(lambda: open_memory(memory, one_iteration(read_header(memory), at)))
     problems.raise_any()
     with Show(common) as tell:
-        dialogue = open_dialogue(opened, chosen, options, tell)
+        engine, memories = load_both(opened, find_its_model(opened, options, tell), tell)
+        dialogue = Dialogue(engine, memories[-1], chosen)
     typed = sys.stdin.isatty()
     note(HELP, common.quiet or not typed)
     with raising_ctrl_c():

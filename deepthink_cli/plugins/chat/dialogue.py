@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Tell, silent
 from deepthink_cli.generation import ended, pieces
 from deepthink_cli.model.boundary import common_length
 from deepthink_cli.model.chat import Conversation, reply
 from deepthink_cli.model.chat import question as asked
 from deepthink_cli.model.limits import remaining_tokens
-from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.provenance import check_model
 
@@ -24,19 +20,12 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """A question and its answer."""
-
-    question: str
-    answer: str
-
-
 class Dialogue:
     """Answers questions one after another, each after the demonstrations and the earlier exchanges.
 
-    The next answer follows the `exchanges`. The oldest are forgotten when the model's context is full, and counted in
-    `forgotten`. Raises InputError for a memory without a template, or whose template needs several fields.
+    The next answer follows the `exchanges`, pairs of a question and its answer. The oldest are forgotten when the
+    model's context is full, and counted in `forgotten`. Raises InputError for a memory without a template, or whose
+    template needs several fields.
     """
 
     def __init__(self, engine: Engine, memory: Memory, decoding: Decoding | None = None) -> None:
@@ -50,7 +39,7 @@ class Dialogue:
             raise InputError(f"chat: the memory's template needs the fields {fields}; use deepthink generate")
         self.engine, self.demonstrations, self.length = engine, demonstrations, memory.length
         self.decoding = ended(decoding or Decoding(), engine.tokenizer, demonstrations)
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[tuple[str, str]] = []
         self.forgotten = 0
         # `_read` are the tokens after the demonstrations whose keys and values are in the past.
         self._past, self._read = engine.place(memory), tuple[int, ...]()
@@ -75,7 +64,7 @@ class Dialogue:
                 yield piece.text
         finally:
             if answer:
-                self.exchanges.append(Exchange(question, answer))
+                self.exchanges.append((question, answer))
                 self._read_exchanges()
 
     def _read_exchanges(self) -> None:
@@ -107,22 +96,13 @@ class Dialogue:
             del self.exchanges[0]
             self.forgotten += 1
 
-    def _ids(self, exchanges: Sequence[Exchange], question: str | None = None) -> tuple[int, ...]:
+    def _ids(self, exchanges: Sequence[tuple[str, str]], question: str | None = None) -> tuple[int, ...]:
         """Token ids of exchanges after the demonstrations, and of a question up to its answer."""
         template = self.demonstrations.template
-        solved = [(exchange.question, exchange.answer.strip()) for exchange in exchanges]
+        solved = [(question, answer.strip()) for question, answer in exchanges]
         if self._conversation is not None:
             turns = [turn for text, answer in solved for turn in (asked(template, text), reply(answer))]
             return tuple(self._conversation.dialogue(turns + ([] if question is None else [asked(template, question)])))
         text = template.demonstrations(solved) + ("" if question is None else template.query(question).rstrip(" "))
         assert self._end is not None
         return tuple(self._end.after(self.engine.tokenizer, [text])[0])
-
-
-def open_dialogue(
-    memory: OpenedMemory, decoding: Decoding, options: ModelOptions | None = None, tell: Tell = silent
-) -> Dialogue:
-    """Load the model of a memory with one iteration, for questions one after another; raises as `Dialogue`."""
-    spec = find_its_model(memory, options, tell)
-    engine, memories = load_both(memory, spec, tell)
-    return Dialogue(engine, memories[-1], decoding)

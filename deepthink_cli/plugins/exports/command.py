@@ -23,7 +23,6 @@ from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, Options, joined,
 _OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
-    from deepthink_cli.outputs import Paths
 
     ExporterOptions = Joined
 else:
@@ -65,6 +64,9 @@ def export(
     A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
     For mlx-lm its configuration and tokenizer are read, and --dtype is that of the written keys and values.
     """
+    from deepthink_cli.io.atomic import check_new_folder
+    from deepthink_cli.outputs import check_apart, check_folder_apart
+
     model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
     options = problems.tried(model.checked)
     given = problems.tried(own_options, exporter.options, own.changed, f"--to {to}", _OWN)
@@ -72,24 +74,22 @@ def export(
         takers = [name for name, each in EXPORTERS.items() if each.takes_model]
         problems.add(Problem.of("model", model.model, f"only with --to {' or '.join(takers)}; omit it"))
     files = [value for value in own.changed.values() if isinstance(value, Path)]
-    reads = read_by(memory, *files, model=model.model, config=common.config)
-    problems.tried(check_export_apart, exporter, output, reads)
+    with problems.collected():
+        if exporter.is_folder:
+            check_new_folder(output)
+            check_folder_apart(output, ())
+        else:
+            check_apart(output, read_by(memory, *files, model=model.model, config=common.config))
     problems.raise_any()
     with Show(common) as tell:
         exported, written = export_memory(exporter, memory, output, at, tell, options=given, model=options)
-    _report(to, exported, output, common, written)
-
-
-def check_export_apart(exporter: Exporter, output: Path, read: Paths) -> None:
-    """Raise InputError unless the exporter can write to `output` without overwriting what is read or runs."""
-    from deepthink_cli.io.atomic import check_new_folder
-    from deepthink_cli.outputs import check_apart, check_folder_apart
-
-    if exporter.is_folder:
-        check_new_folder(output)
-        check_folder_apart(output, ())
-    else:
-        check_apart(output, read)
+    made_by, length = exported.origin.model.id, exported.length
+    if common.as_json:
+        size = {"tokens": length, "layers": len(exported.keys), "model": made_by}
+        write_json({"file": str(output), "format": to, "iteration": exported.iteration, **size, **written.values})
+        return
+    about = f"{exporter.form} of {length} tokens, T = {exported.iteration}, for {made_by}"
+    report(f"wrote {output}: {about}", *written.lines)
 
 
 def export_memory(
@@ -122,16 +122,3 @@ def export_memory(
     values |= {name: (values[name] or {}).get(str(chosen)) for name in ("bias", "head")}
     correction = {name: value for name, value in values.items() if value is not None or name == "source"}
     return memory, replace(written, values={**written.values, "calibrated": correction})
-
-
-def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:
-    """Tell the written files."""
-    model = memory.origin.model.id
-    if common.as_json:
-        size = {"tokens": memory.length, "layers": len(memory.keys), "model": model}
-        write_json({"file": str(output), "format": to, "iteration": memory.iteration, **size, **written.values})
-        return
-    report(
-        f"wrote {output}: {EXPORTERS[to].form} of {memory.length} tokens, T = {memory.iteration}, for {model}",
-        *written.lines,
-    )

@@ -63,19 +63,6 @@ class Loads(KVConnectorMetadata):  # type: ignore[misc]
     loads: list[Load] = field(default_factory=list)
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """An attention layer of vLLM and its cache."""
-
-    name: str
-    module: Any
-    cache: Tensor
-
-    def write(self, keys: Tensor, values: Tensor, slots: Tensor) -> None:
-        """Store keys and values (tokens, kv_heads, head_dim) in slots of the cache, in whatever layout it has."""
-        self.module.impl.do_kv_cache_update(self.module, keys, values, self.cache, slots)
-
-
 class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
     """Gives a request with the `cache_salt` of a memory the memory's keys and values for its first L tokens.
 
@@ -89,7 +76,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._block_size = block_size(kv_cache_config)
         self._token_ids: dict[str, list[int]] = {}
         self._memories: dict[str, Memory] = {}
-        self._layers: list[Layer] = []
+        self._layers: list[tuple[Any, Tensor]] = []  # the attention layers of vLLM, and their caches
         self._loads = Loads()
         self._results = KVConnectorTransferResults()
         if role is KVConnectorRole.SCHEDULER:
@@ -145,7 +132,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         """Read this rank's heads of every memory, for the layers of vLLM; raises InputError unless they fit."""
         modules = self._vllm_config.compilation_config.static_forward_context
         names = sorted(kv_caches, key=extract_layer_index)
-        self._layers = [Layer(name, modules[name], kv_caches[name]) for name in names]
+        self._layers = [(modules[name], kv_caches[name]) for name in names]
         for memory in self._served:
             (read,) = read_memories(memory.header(), [memory.iteration])
             self._memories[memory.salt] = self._own(read, memory.path)
@@ -181,26 +168,22 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         return self._memories[salt]
 
     def _own(self, memory: Memory, name: str) -> Memory:
-        """This rank's heads of a memory, in the order and dtype of vLLM; raises InputError unless it fits."""
+        """This rank's heads of a memory, (L, kv_heads, head_dim) in vLLM's dtype; raises InputError unless it fits."""
         ranks, rank = self._vllm_config.parallel_config.tensor_parallel_size, get_tensor_model_parallel_rank()
         heads = heads_of_rank(memory.keys[0].shape[0], ranks, rank)
-        check_fits(memory, heads, [(layer.module.num_kv_heads, layer.module.head_size) for layer in self._layers], name)
-        return _in_order(memory, heads, self._vllm_config.model_config.dtype)
+        check_fits(memory, heads, [(layer.num_kv_heads, layer.head_size) for layer, _ in self._layers], name)
+        dtype = self._vllm_config.model_config.dtype
+
+        def ordered(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            return tuple(tensor[heads].transpose(0, 1).to(dtype).contiguous() for tensor in tensors)
+
+        return Memory(ordered(memory.keys), ordered(memory.values), memory.iteration)
 
     def _write(self, load: Load, memory: Memory) -> None:
         places = torch.arange(load.first, memory.keys[0].shape[0])
         blocks = torch.tensor(load.blocks)[places // self._block_size]
         kept = blocks != 0  # vLLM has no block, but its empty one, for tokens that a window hides from all that follow
         places, slots = places[kept], (blocks * self._block_size + places % self._block_size)[kept]
-        for layer, keys, values in zip(self._layers, memory.keys, memory.values, strict=True):
-            device = layer.cache.device
-            layer.write(keys[places].to(device), values[places].to(device), slots.to(device))
-
-
-def _in_order(memory: Memory, heads: slice, dtype: torch.dtype) -> Memory:
-    """Some heads of a memory in the order of vLLM, tensors (L, kv_heads, head_dim), and in its dtype."""
-
-    def ordered(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(tensor[heads].transpose(0, 1).to(dtype).contiguous() for tensor in tensors)
-
-    return Memory(ordered(memory.keys), ordered(memory.values), memory.iteration)
+        for (layer, cache), keys, values in zip(self._layers, memory.keys, memory.values, strict=True):
+            tensors = (tensor.to(cache.device) for tensor in (keys[places], values[places]))
+            layer.impl.do_kv_cache_update(layer, *tensors, cache, slots.to(cache.device))

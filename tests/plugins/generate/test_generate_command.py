@@ -171,7 +171,7 @@ def test_a_dialogue_continues_from_what_was_said(kind: str, request: pytest.Fixt
     engine = load_model(loaded.provenance.model.id)
     dialogue = Dialogue(engine, loaded, Decoding(max_new_tokens=6))
     answers = ["".join(dialogue.ask(text)) for text in ("a warm film", "so so", "again")]
-    assert [exchange.answer for exchange in dialogue.exchanges] == answers
+    assert [answer for _, answer in dialogue.exchanges] == answers
     other = Dialogue(engine, loaded, Decoding(max_new_tokens=6))
     other.exchanges = dialogue.exchanges[:2]  # not read before the question
     assert "".join(other.ask("again")) == answers[2]
