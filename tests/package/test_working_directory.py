@@ -14,7 +14,7 @@ from helpers.said import Captured
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.plugins.run_code.sandbox import Program, passes
+from deepthink_cli.plugins.run_code.program import Program, passes
 
 NAMES = (
     *("deepthink_cli", "transformers", "torch", "numpy", "queue"),

@@ -1,6 +1,6 @@
 """The two processes that judge a program: one holds the answer, the other runs the tests and asks it for values.
 
-`sandbox.py` starts both with the text of this file, which imports the standard library alone. Requests are pickled;
+`program.py` starts both with the text of this file, which imports the standard library alone. Requests are pickled;
 replies are JSON, since nothing that the answer's process sends may run code in the tests' process.
 """
 

@@ -19,9 +19,17 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.generation import Generation
-from deepthink_cli.plugins.run_code import program, sandbox
-from deepthink_cli.plugins.run_code.program import FAILED, PASSED, program_of
-from deepthink_cli.plugins.run_code.sandbox import Program, Way, check_confined, passes, way_to_confine, what_holds
+from deepthink_cli.plugins.run_code import program
+from deepthink_cli.plugins.run_code.program import (
+    FAILED,
+    PASSED,
+    PROGRAM,
+    Program,
+    Way,
+    passes,
+    program_of,
+    way_to_confine,
+)
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.items import query_of
@@ -168,13 +176,13 @@ def test_what_a_confined_answer_starts_ends_with_it(confined: Way) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     spawned = f"import os, time\nif not os.fork():\n    os.setsid()\n    time.sleep(600)\n{HONEST}"
-    pass_on = sandbox.start
+    pass_on = program.start
 
     def start(*words: Any, pass_fds: list[int], **more: Any) -> Any:
         return pass_on(*words, pass_fds=[*pass_fds, writing], **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "start", start)
+        patch.setattr(program, "start", start)
         assert judged(spawned, way=confined)
     os.close(writing)
     assert os.read(reading, 1) == b""  # all ends are closed; it would wait ten minutes for a process that is left
@@ -241,15 +249,15 @@ def test_bubblewrap_hides_files_and_is_read_only(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("root", [False, True])
 def test_where_limits_are_all_it_is_said_and_root_is_refused(root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "passes", lambda *_: False)
+    monkeypatch.setattr(program, "passes", lambda *_: False)
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     assert way_to_confine() == "limits"
-    assert "they reach the network and, as user" in what_holds()
+    assert "they reach the network and, as user" in PROGRAM.confined().text
     if root:
         with pytest.raises(InputError, match=r"programs would run as root, with limits of .* or run as another"):
-            check_confined()
+            PROGRAM.check_may_run()
     else:
-        check_confined()
+        PROGRAM.check_may_run()
 
 
 @pytest.mark.usefixtures("machine")
@@ -301,9 +309,8 @@ def test_a_program_is_the_answer_with_columns_of_its_row(free: Free) -> None:
 def test_what_holds_is_said_before_a_program_runs_and_root_is_refused_with_limits_alone(
     way: str, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    for module in (sandbox, program):
-        monkeypatch.setattr(module, "way_to_confine", lambda: way)
-    monkeypatch.setattr(sandbox.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(program, "way_to_confine", lambda: way)
+    monkeypatch.setattr(program.os, "geteuid", lambda: 0)
     words = ["run", "--task", "mbpp", "--data-dir", str(data), "--dry-run", "--run-code", "--json"]
     refused = way == "limits"
     assert run(words) == (2 if refused else 0)
