@@ -8,25 +8,15 @@ around zero with groups of 16 move them by 0.35 % and 0.51 %, and by 6.22 % and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 
-from deepthink_cli.artifact.files import (
-    AXES,
-    Codes,
-    dequantized,
-    load_memory,
-    read_memories,
-    spread,
-    tensors_of,
-    write_file,
-)
-from deepthink_cli.artifact.format import Header, read_header
+from deepthink_cli.artifact.files import AXES, Codes, dequantized, read_memories, spread, tensors_of, write_file
+from deepthink_cli.artifact.format import Header
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.plugins.memories.diff import Change, tensor_changes
 from deepthink_cli.provenance import Bits, Quantized
 
 if TYPE_CHECKING:
@@ -34,35 +24,6 @@ if TYPE_CHECKING:
 
 GROUP = 32  # numbers that share a range, as in KIVI
 _SMALLEST = torch.finfo(torch.float32).tiny  # the scale of a constant group, whose codes are all 0
-IntegerName = Literal["int8", "int4"]
-_BITS: dict[IntegerName, Bits] = {"int8": 8, "int4": 4}
-
-
-@dataclass(frozen=True)
-class QuantizedFile:
-    """A memory and the file of its quantized form, with the relative change of its last iteration's numbers."""
-
-    source: Header
-    header: Header
-    change: Change
-
-    @property
-    def share(self) -> float:
-        """The bytes of the quantized file divided by the bytes of its source."""
-        return self.header.size / self.source.size
-
-
-def quantize(memory: str | Path, to: IntegerName, output: str | Path) -> QuantizedFile:
-    """Write all iterations of a float32 memory file again in 8 or 4 bits a number, with the same provenance.
-
-    Raises InputError for a file that is damaged or quantized already, and for an output that cannot be written.
-    """
-    source = read_header(memory)
-    header = save_quantized(source, _BITS[to], output)
-    before, after = (load_memory(each.path) for each in (source, header))
-    changes = tensor_changes(before, after)
-    assert changes is not None  # both have the same shapes
-    return QuantizedFile(source, header, changes.whole)
 
 
 def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:

@@ -35,33 +35,37 @@ def quantize(memory: MemoryFile, output: Output, to: To = "int8", *, common: Com
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.outputs import check_memory_apart
 
-    read_header(memory)  # refuses another file, without torch
+    source = read_header(memory)  # refuses another file, without torch
     check_memory_apart(output, read_by(memory, config=common.config))
-    from deepthink_cli.plugins.memories.quantize import quantize as quantize_file
+    from deepthink_cli.artifact.files import load_memory
+    from deepthink_cli.plugins.memories.diff import tensor_changes
+    from deepthink_cli.plugins.memories.quantize import save_quantized
 
-    result = quantize_file(memory, to, output)
-    before, after, change = result.source.size, result.header.size, result.change
+    header = save_quantized(source, 8 if to == "int8" else 4, output)
+    changes = tensor_changes(load_memory(memory), load_memory(output))
+    form = header.metadata.quantized
+    assert changes is not None  # both have the same shapes
+    assert form is not None
+    before, after, change = source.size, header.size, changes.whole
     note(f"wrote {output} ({size(after)})", common.quiet)
     if not common.as_json:
         report(
-            f"size    {size(before)} -> {size(after)}, {result.share:.3f} of the bytes",
+            f"size    {size(before)} -> {size(after)}, {after / before:.3f} of the bytes",
             f"change  keys {change.keys:.3%}, values {change.values:.3%} "
-            f"(relative, iteration {result.header.metadata.kept[-1]})",
+            f"(relative, iteration {header.metadata.kept[-1]})",
             f"labels  not compared; run: deepthink diff {memory} {output} ROWS",
         )
         return
-    form = result.header.metadata.quantized
-    assert form is not None
     write_json(
         {
-            "file": result.header.path,
-            "source": result.source.path,
+            "file": header.path,
+            "source": source.path,
             "to": form.dtype,
             "group": form.group,
             "bytes_before": before,
             "bytes_after": after,
-            "share": result.share,
+            "share": after / before,
             "change": {"keys": change.keys, "values": change.values},
-            "sha256": result.header.metadata.sha256,
+            "sha256": header.metadata.sha256,
         }
     )

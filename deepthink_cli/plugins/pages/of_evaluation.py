@@ -1,37 +1,64 @@
-"""The page of an evaluation, which `deepthink eval --html` writes."""
+"""The page of an evaluation, which `deepthink eval --html` writes, and the observer that writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions
+from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Evaluation, confusion_table
-from deepthink_cli.evaluation.report import EvaluationReport
+from deepthink_cli.evaluation.report import EvaluationEnded, EvaluationReport, EvaluationStarted, RowPredicted
+from deepthink_cli.events import Event, Note, Tell
 from deepthink_cli.experiments.samples import as_lines
-from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage
+from deepthink_cli.io.atomic import writing
+from deepthink_cli.io.text import size
+from deepthink_cli.outputs import check_apart
+from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage, render
+from deepthink_cli.plugins.pages.registry import PageOptions
 from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.techniques.registry import first_reading
 
+SUFFIXES = (".html", ".htm")
 
-class Observed:
-    """Collects predictions as the samples of a page; pass `add` to `evaluate` as `observe`.
 
-    Each row has `iterations` predictions, one after another. Labels and scores are by the first calibration, or raw.
+def check(options: PageOptions, read: Sequence[str | Path], runs: Collection[Path]) -> None:
+    """Raise InputError unless the page can be written, to a name that ends in .html, and as `check_apart` does."""
+    assert options.html is not None
+    if options.html.suffix.lower() not in SUFFIXES:
+        raise InputError.of("html", options.html, "a page is HTML; end the name in .html")
+    check_apart(options.html, read, "html", runs=runs)
+
+
+class PageWriter:
+    """Collects the events of an evaluation, and writes its page at the end.
+
+    Predictions are the samples of the page, with labels and scores by the first calibration, or raw.
     """
 
-    def __init__(self, iterations: int, calibrate: Sequence[str] = ()) -> None:
-        self.samples = Samples()
-        self.iterations, self.calibration = iterations, "".join(calibrate[:1])
+    def __init__(self, options: PageOptions, line: str, tell: Tell) -> None:
+        assert options.html is not None
+        self.path, self.line, self.tell = options.html, line, tell
+        self.samples, self.iterations, self.calibration = Samples(), 0, ""
         self._waiting: list[Prediction] = []
 
-    def add(self, prediction: Prediction) -> None:
-        """Take one prediction; the row is complete with its last one."""
-        self._waiting.append(prediction)
-        if len(self._waiting) == self.iterations:
-            self._add_row(sorted(self._waiting, key=lambda each: each.iteration))
-            self._waiting.clear()
+    def __call__(self, event: Event) -> None:
+        """Take what an event tells; a row is complete with its last prediction, one of each iteration."""
+        match event:
+            case EvaluationStarted(memory, calibrate):
+                self.iterations, self.calibration = len({1, *memory.iterations}), "".join(calibrate[:1])
+            case RowPredicted(prediction):
+                self._waiting.append(prediction)
+                if len(self._waiting) == self.iterations:
+                    self._add_row(sorted(self._waiting, key=lambda each: each.iteration))
+                    self._waiting.clear()
+            case EvaluationEnded(report):
+                text = render(page_of_evaluation(report, self.samples, self.calibration, self.line))
+                with writing(self.path, "html") as file:
+                    file.write(text)
+                self.tell(Note(f"wrote {self.path} ({size(self.path.stat().st_size)})"))
 
     def _add_row(self, predictions: Sequence[Prediction]) -> None:
         query = predictions[0].query
@@ -51,8 +78,8 @@ class Observed:
         )
 
 
-def page_of_evaluation(report: EvaluationReport, observed: Observed, command: str = "") -> WebPage:
-    """The page of an evaluation and of the predictions that were observed; `command` is the line that writes it."""
+def page_of_evaluation(report: EvaluationReport, samples: Samples, calibration: str = "", command: str = "") -> WebPage:
+    """The page of an evaluation and of its samples, by a calibration; `command` is the line that writes it."""
     made, evaluation = report.memory.provenance, report.evaluation
     task = report.task or made.task
     rows = report.split if report.task is None else f"{report.task}, split {report.split} ({report.protocol} protocol)"
@@ -69,8 +96,8 @@ def page_of_evaluation(report: EvaluationReport, observed: Observed, command: st
         settings=_settings(report),
         versions=versions(),
         command=command,
-        samples=observed.samples,
-        about_samples=_about_samples(observed.calibration),
+        samples=samples,
+        about_samples=_about_samples(calibration),
     )
 
 

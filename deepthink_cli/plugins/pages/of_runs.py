@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from deepthink_cli.artifact.metadata import versions
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
-from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage
+from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage, render
 from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.figures import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.page import Report
+from deepthink_cli.report.registry import Reported
 from deepthink_cli.report.significance import Paired, Spread
 
 ACCURACY = (
@@ -95,6 +96,11 @@ def _gain(iteration: int, paired: Paired) -> Point:
         return Point(mean, None, f"{mean:+.1f}")
     low, high = (100 * bound for bound in interval)
     return Point(mean, (low, high), f"{mean:+.1f} ({low:+.1f} to {high:+.1f})")
+
+
+def write_report(reported: Reported, file: TextIO) -> None:
+    """Write the page of a report."""
+    file.write(render(page_of_runs(reported.page, reported.jobs, reported.line, reported.all_tasks)))
 
 
 MAX_VALUES = 12  # values of a setting that are listed

@@ -26,7 +26,7 @@ class PageOptions(Options):
 
 _HERE = "deepthink_cli.plugins.pages"
 _DRAWN = "https://github.com/leeoniya/uPlot"
-HTML = Format(f"{_HERE}.writing:write_report", "a page for a browser", _DRAWN, suffixes=(".html",))
+HTML = Format(f"{_HERE}.of_runs:write_report", "a page for a browser", _DRAWN, suffixes=(".html",))
 EEE = Format(
     f"{_HERE}.every_eval_ever:write_report",
     "a folder of records in the schema of Every Eval Ever",
@@ -37,8 +37,8 @@ EEE = Format(
 PAGES = Observer(
     ("eval",),
     PageOptions,
-    f"{_HERE}.writing:check",
-    f"{_HERE}.writing:PageWriter",
+    f"{_HERE}.of_evaluation:check",
+    f"{_HERE}.of_evaluation:PageWriter",
     "--html of eval: a page for a browser",
     _DRAWN,
 )

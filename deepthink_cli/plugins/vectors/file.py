@@ -196,14 +196,13 @@ def _text(metadata: VectorsMetadata) -> str:
 
 
 def _check_layout(container: Container, labels: int) -> None:
-    """Raise InputError unless the tensor has a vector for each label and one more, and fills the file."""
+    """Raise InputError unless the one tensor has a vector for each label and one more, and fills the file."""
     entry = container.tensors.get(NAME)
-    if entry is None or len(container.tensors) > 1:
-        raise InputError(f"{container.path}: damaged: its tensors are not one called {NAME}; {_AGAIN}")
-    if entry.dtype != "F32" or len(entry.shape) != 3 or entry.shape[1] != labels + 1 or min(entry.shape) < 1:
+    fits = entry is not None and len(container.tensors) == 1 and entry.dtype == "F32" and len(entry.shape) == 3
+    if entry is None or not fits or entry.shape[1] != labels + 1 or min(entry.shape) < 1:
         raise InputError(
-            f"{container.path}: damaged: {NAME} is {entry.dtype} {list(entry.shape)}, not F32 (layers, {labels + 1}, "
-            f"width); {_AGAIN}"
+            f"{container.path}: damaged: its tensors are not one called {NAME}, F32 (layers, {labels + 1}, width); "
+            f"{_AGAIN}"
         )
     end = 4 * math.prod(entry.shape)
     if (entry.begin, entry.end) != (0, end) or container.start + end != container.size:

@@ -17,7 +17,8 @@ from helpers.small_evidence import write_grid
 
 from deepthink_cli import Scorer, Scoring, evaluate
 from deepthink_cli.cli.main import run
-from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation, tables_of
+from deepthink_cli.plugins.pages.of_evaluation import page_of_evaluation, tables_of
+from deepthink_cli.plugins.pages.samples import Samples
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_the_tables_of_a_page_have_the_figures_of_the_evaluation(
         for iteration, metrics in evaluation.results.items():
             low, high = metrics.ci95
             assert [str(iteration), f"{metrics.accuracy:.1%}", f"{low:.1%} to {high:.1%}"] in cells[f"6 rows by {way}"]
-    assert page_of_evaluation(report, Observed(1)).settings["scoring"] == "score=mean"
+    assert page_of_evaluation(report, Samples()).settings["scoring"] == "score=mean"
 
 
 def test_the_page_of_a_technique_does_not_call_its_first_reading_plain(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.io.documents import RUN_CODE, check_allows_no_code
@@ -45,11 +46,8 @@ def prepared_tasks() -> Iterator[None]:
             lm.prepare(task_dict["tasks"])
         return plain(lm, task_dict, *arguments, **options)
 
-    evaluator.evaluate = evaluate
-    try:
+    with patch.object(evaluator, "evaluate", evaluate):
         yield
-    finally:
-        evaluator.evaluate = plain
 
 
 def carry_splits(task: Task, model: DeepThinkLM) -> None:
@@ -96,11 +94,8 @@ def _recording(task: Task) -> Iterator[list[list[Any]]]:
         turns.append(plain(*arguments, **options))
         return turns[-1]
 
-    task.build_qa_turn = build_qa_turn
-    try:
+    with patch.object(task, "build_qa_turn", build_qa_turn):
         yield turns
-    finally:
-        del task.build_qa_turn
 
 
 def _split(model: DeepThinkLM, context: str, asked: Sequence[Any], turns: Turns | None) -> str:
@@ -150,12 +145,13 @@ def run_harness(arguments: Sequence[str]) -> int:
     own errors.
     """
     check_installed(Problem("harness"), "lm-eval", "lm_eval", "accelerate")
-    _refuse_cache(arguments)
+    if any(word in _CACHE or word.startswith("--use_cache=") for word in arguments):
+        raise InputError(NO_RESPONSE_CACHE)
     command, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else ("run", arguments)
     words = [command, *rest]
     if command == "run" and rest and not _names_model(rest):
         words += ["--model", "deepthink"]
-    with _as_program(words), _one_line_errors(), prepared_tasks():
+    with patch.object(sys, "argv", ["lm-eval", *words]), _one_line_errors(), prepared_tasks():
         register()
         from lm_eval.__main__ import cli_evaluate
 
@@ -175,12 +171,6 @@ def register() -> None:
 
     if "deepthink" not in model_registry:
         model_registry.register("deepthink", target="deepthink_cli.plugins.harnesses.lm_eval.model:DeepThinkLM")
-
-
-def _refuse_cache(arguments: Sequence[str]) -> None:
-    for word in arguments:
-        if word in _CACHE or word.startswith("--use_cache="):
-            raise InputError(NO_RESPONSE_CACHE)
 
 
 def _check_config() -> None:
@@ -209,17 +199,6 @@ def _check_config() -> None:
 def _names_model(arguments: Sequence[str]) -> bool:
     """Whether the arguments name a model, or a file that may."""
     return any(word.partition("=")[0] in ("--model", "-M", "--config", "-C", "--help", "-h") for word in arguments)
-
-
-@contextmanager
-def _as_program(words: Sequence[str]) -> Iterator[None]:
-    """Within the block, the process has these arguments, which the harness reads."""
-    plain = sys.argv
-    sys.argv = ["lm-eval", *words]
-    try:
-        yield
-    finally:
-        sys.argv = plain
 
 
 @contextmanager
