@@ -78,19 +78,16 @@ def own_tokens(
     from deepthink_cli.model.boundary import followed
     from deepthink_cli.model.tokens import solved_texts
 
+    why = None
     if demonstrations.chat is not None:
-        raise InputError(
-            needed_by.because(
-                f"a chat template does not say which tokens are whose; omit {option('chat')}, or use another method"
-            )
+        why = f"a chat template does not say which tokens are whose; omit {option('chat')}, or use another method"
+    elif not tokenizer.is_fast:
+        why = (
+            f"{type(tokenizer).__name__} does not say which characters a token stands for; use a model with a fast "
+            "tokenizer (tokenizer.json)"
         )
-    if not tokenizer.is_fast:
-        raise InputError(
-            needed_by.because(
-                f"{type(tokenizer).__name__} does not say which characters a token stands for; use a model "
-                "with a fast tokenizer (tokenizer.json)"
-            )
-        )
+    if why is not None:
+        raise InputError(needed_by.because(why))
     template, texts = demonstrations.template, solved_texts(demonstrations)
     encoded = tokenizer(
         followed(template, "".join(texts)),

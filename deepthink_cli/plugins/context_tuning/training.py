@@ -190,10 +190,10 @@ _CLIP = 1.0  # most of the gradient's norm over all tensors
 
 
 class ContextTraining:
-    """The training of one memory; `step` counts the steps done."""
+    """The training of one memory."""
 
     def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, tuning: ContextTuning) -> None:
-        self.engine, self.tuning, self.step = trainable(engine), tuning, 0
+        self.engine, self.tuning = trainable(engine), tuning
         self.rows = training_rows(engine.tokenizer, demonstrations, tuning.option)
         (first,) = engine.read([Reading(demonstrations.token_ids)])
         provenance = Provenance(engine.identity, demonstrations, Method(iterations=1), technique=tuning.recorded())
@@ -203,12 +203,10 @@ class ContextTraining:
 
     def __iter__(self) -> Iterator[float]:
         """Do all steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
-        while self.step < self.tuning.steps:
-            yield self.advance()
+        return map(self._advance, range(self.tuning.steps))
 
-    def advance(self) -> float:
-        """Do one step; returns the loss before it."""
-        draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + self.step)
+    def _advance(self, step: int) -> float:
+        draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + step)
         dropped_RL = torch.rand((len(self.rows), self.memory.length), generator=draw) < self.tuning.dropout
         pairs = zip(self.rows, dropped_RL, strict=True)
         rows = [replace(row, hidden=row.hidden | dropped_L) for row, dropped_L in pairs]
@@ -217,8 +215,7 @@ class ContextTraining:
         norm = math.hypot(*(float(torch.linalg.vector_norm(slope)) for slope in slopes))
         for tensor, slope in zip(self._tensors, slopes, strict=True):
             tensor.grad = slope * min(1.0, _CLIP / (norm + 1e-6))
-        self._optimizer.param_groups[0]["lr"] = self.tuning.rate(self.step)
+        self._optimizer.param_groups[0]["lr"] = self.tuning.rate(step)
         self._optimizer.step()
         self._optimizer.zero_grad()
-        self.step += 1
         return loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import safetensors.torch
 import torch
@@ -14,12 +14,11 @@ from deepthink_cli.events import Warn
 from deepthink_cli.export import Export
 from deepthink_cli.io.atomic import making_folder
 from deepthink_cli.memory import PARTS, Memory
-from deepthink_cli.provenance import Provenance
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FILES = CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def export(export: Export) -> None:
@@ -40,31 +39,13 @@ def write_peft(memory: Memory, directory: str | Path, name: str = "this memory")
     The folder is complete or absent. Raises InputError, prefixed with `name`, for a memory that PEFT cannot hold and
     for a folder that holds files, and DeepThinkError if the write fails.
     """
-    provenance = memory.provenance
-    if provenance is None:
-        raise InputError(f"{name}: has no provenance; use a memory from think() or load_memory()")
-    check_exportable(memory, provenance, name)
-    with making_folder(directory) as temporary:
-        text = json.dumps(adapter_config(memory, provenance), indent=2, sort_keys=True)
-        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
-        tensors = {"prompt_embeddings": prompt_embeddings(memory)}
-        (temporary / WEIGHTS).write_bytes(safetensors.torch.save(tensors, metadata={"format": "pt"}))
-
-
-def prompt_embeddings(memory: Memory) -> Tensor:
-    """The memory as PEFT stores it (L, layers * 2 * kv_heads * head_dim): each token's keys and values by layer."""
-    layers = zip(memory.keys, memory.values, strict=True)
-    parts = [tensor.cpu().transpose(0, 1) for layer in layers for tensor in layer]  # (L, kv_heads, head_dim)
-    return torch.stack(parts, dim=1).flatten(1)
-
-
-def adapter_config(memory: Memory, provenance: Provenance) -> dict[str, Any]:
-    """The adapter's configuration; PREFIX_TUNING is known to every version of PEFT that reads safetensors."""
+    check_exportable(memory, name)
     heads, length, size = memory.keys[0].shape
-    return {
-        "base_model_name_or_path": provenance.model.id,
-        "revision": provenance.model.revision,
-        "peft_type": "PREFIX_TUNING",
+    model = memory.origin.model
+    config = {
+        "base_model_name_or_path": model.id,
+        "revision": model.revision,
+        "peft_type": "PREFIX_TUNING",  # known to every version of PEFT that reads safetensors
         "task_type": "CAUSAL_LM",
         "inference_mode": True,
         "prefix_projection": False,
@@ -75,11 +56,19 @@ def adapter_config(memory: Memory, provenance: Provenance) -> dict[str, Any]:
         "encoder_hidden_size": heads * size,
         "num_transformer_submodules": 1,
     }
+    layers = zip(memory.keys, memory.values, strict=True)
+    parts = [tensor.cpu().transpose(0, 1) for layer in layers for tensor in layer]  # (L, kv_heads, head_dim)
+    # Each token's keys and values by layer: (L, layers * 2 * kv_heads * head_dim).
+    tensors = {"prompt_embeddings": torch.stack(parts, dim=1).flatten(1)}
+    with making_folder(directory) as temporary:
+        text = json.dumps(config, indent=2, sort_keys=True)
+        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
+        (temporary / WEIGHTS).write_bytes(safetensors.torch.save(tensors, metadata={"format": "pt"}))
 
 
-def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
+def check_exportable(memory: Memory, name: str) -> None:
     """Raise InputError unless PEFT can hold the memory and applies it to the model that made it."""
-    like, architecture = memory.keys[0], provenance.model.architecture
+    like, architecture = memory.keys[0], memory.origin.model.architecture
     for part in PARTS:
         for layer, tensor in enumerate(getattr(memory, part)):
             if tensor.shape != like.shape:

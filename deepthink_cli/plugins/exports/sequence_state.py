@@ -57,7 +57,7 @@ def parse_state(data: bytes, name: str) -> SequenceState:
             f"{', '.join(map(str, VERSIONS))}: upgrade it, or save the state with such a build"
         )
     (count,) = reader.words("<I", "its header")
-    tokens = _plain(reader.numbers("i", count, "its tokens"), name)
+    tokens = _plain(reader.words(f"<{count}i", "its tokens"), name)
     (streams,) = reader.words("<I", "its cells")
     if streams != 1:
         raise InputError(f"{name}: holds {streams} streams of cells, not one; save it from a context for one sequence")
@@ -70,8 +70,8 @@ def parse_state(data: bytes, name: str) -> SequenceState:
         raise InputError(
             f"{name}: its keys or values are in an unknown form ({transposed}, {rotated[0]}, {rotated[1]}); {_CACHE}"
         )
-    keys = reader.blocks(layers, len(positions), False)
-    values = reader.blocks(layers, len(positions), bool(transposed))
+    keys = tuple(reader.block(len(positions), False) for _ in range(layers))
+    values = tuple(reader.block(len(positions), bool(transposed)) for _ in range(layers))
     if reader.place != len(data):
         raise InputError(
             f"{name}: {len(data) - reader.place} bytes follow its last layer: a model with several caches, as for "
@@ -83,7 +83,7 @@ def parse_state(data: bytes, name: str) -> SequenceState:
 def _positions(reader: _Reader) -> tuple[int, ...]:
     """The positions of the cells, each of which belongs to one sequence."""
     (cells,) = reader.words("<I", "its cells")
-    words = reader.numbers("i", 3 * cells, "its cells")  # position, number of sequences, sequence
+    words = reader.words(f"<{3 * cells}i", "its cells")  # position, number of sequences, sequence
     if any(number != 1 for number in words[1::3]):
         raise InputError(
             f"{reader.name}: its cells are not those of one sequence with a position for each; models with positions "
@@ -113,11 +113,6 @@ class _Reader:
         begin = self.skip(struct.calcsize(form), what)
         return struct.unpack_from(form, self.data, begin)
 
-    def numbers(self, kind: str, count: int, what: str) -> tuple[int, ...]:
-        """The next `count` numbers of one kind of `struct`."""
-        begin = self.skip(count * struct.calcsize(f"<{kind}"), what)
-        return struct.unpack_from(f"<{count}{kind}", self.data, begin)
-
     def skip(self, size: int, what: str) -> int:
         """Pass over bytes; returns where they begin."""
         begin, left = self.place, len(self.data) - self.place
@@ -126,13 +121,8 @@ class _Reader:
         self.place += size
         return begin
 
-    def blocks(self, layers: int, cells: int, transposed: bool) -> tuple[Block, ...]:
-        """The keys or the values of all layers."""
-        if 12 * layers > len(self.data) - self.place:
-            raise InputError(f"{self.name}: damaged: {layers} layers do not fit into it; save it again")
-        return tuple(self._block(cells, transposed) for _ in range(layers))
-
-    def _block(self, cells: int, transposed: bool) -> Block:
+    def block(self, cells: int, transposed: bool) -> Block:
+        """The keys or the values of the next layer."""
         (number,) = self.words("<i", "a layer's cells")
         if number not in _TYPES:
             raise InputError(f"{self.name}: its cache has ggml's type {number}; {_CACHE}")

@@ -6,6 +6,7 @@ lighteval custom "gpt2,iterations=5,eta=0.01" path/to/deepthink_cli/plugins/harn
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from deepthink_cli.errors import InputError
@@ -21,16 +22,6 @@ except ImportError as error:
     raise ImportError("lighteval is not installed; pip install lighteval") from error
 
 NEW = 256  # tokens that are generated where a task does not say
-
-
-class _NoStore:
-    """The store of answers to which lighteval's pipeline gives every model's tasks; this store keeps none.
-
-    lighteval's own would make folders beside a local model, since it is named by the model's path.
-    """
-
-    def _init_registry(self, registry: Any) -> None:
-        """Keep nothing."""
 
 
 class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is not typed
@@ -52,7 +43,8 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         self._tokenizer, self._most = spec.tokenizer, options.max_length or spec.limits.max_tokens() or 2048
         self.memories = Memories(engine, arguments.method)
         self.prompts = PromptManager(tokenizer=self._tokenizer)
-        self._cache = _NoStore()
+        # lighteval's own store of answers, which is named by the model's path, would make folders beside a local model.
+        self._cache = SimpleNamespace(_init_registry=lambda registry: None)
 
     @property
     def tokenizer(self) -> Any:

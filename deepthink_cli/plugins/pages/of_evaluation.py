@@ -83,39 +83,29 @@ def page_of_evaluation(report: EvaluationReport, samples: Samples, calibration: 
     made, evaluation = report.memory.provenance, report.evaluation
     task = report.task or made.task
     rows = report.split if report.task is None else f"{report.task}, split {report.split} ({report.protocol} protocol)"
+    tables, footnotes = tables_of(evaluation), [f"Skipped {n}: {reason}" for reason, n in report.skipped.items()]
+    if (overlap := report.overlap) is not None:
+        text = "of the rows are demonstrations of the memory, which the model has read with labels"
+        footnotes = [f"{overlap.rows:,} {text}", *footnotes]
+        if (rest := overlap.rest) is not None:
+            tables.append(Table(f"{rest.n:,} rows that are not demonstrations", *rest.table()))
+    about = f"Labels and scores are those of {calibration} calibration."
     return WebPage(
         title=f"{report.memory.name} on {rows}",
         summary=[
             f"{made.model.id}, {len(made.demonstrations.examples)} demonstrations" + (f" of {task}" if task else ""),
             f"{evaluation.n:,} rows at T = {', '.join(map(str, evaluation.results))}",
         ],
-        tables=[*tables_of(evaluation), *_rest(report)],
+        tables=tables,
         legend=[LEGEND],
-        footnotes=[*_overlap(report), *(f"Skipped {count}: {reason}" for reason, count in report.skipped.items())],
+        footnotes=footnotes,
         curves=curves_of(evaluation, made.technique),
         settings=_settings(report),
         versions=versions(),
         command=command,
         samples=samples,
-        about_samples=_about_samples(calibration),
+        about_samples=[] if calibration in ("", "none") else [about],
     )
-
-
-def _overlap(report: EvaluationReport) -> list[str]:
-    if report.overlap is None:
-        return []
-    return [
-        f"{report.overlap.rows:,} of the rows are demonstrations of the memory, which the model has read with labels"
-    ]
-
-
-def _rest(report: EvaluationReport) -> list[Table]:
-    rest = None if report.overlap is None else report.overlap.rest
-    return [] if rest is None else [Table(f"{rest.n:,} rows that are not demonstrations", *rest.table())]
-
-
-def _about_samples(calibration: str) -> list[str]:
-    return [f"Labels and scores are those of {calibration} calibration."] if calibration not in ("", "none") else []
 
 
 def _settings(report: EvaluationReport) -> dict[str, str]:
@@ -164,8 +154,10 @@ def curves_of(evaluation: Evaluation, technique: RecordedTechnique | None = None
     accuracy = {by: [_accuracy(each, t) for t in iterations] for by, each in ways.items()}
     log_probability = {by: [_log_probability(each, t) for t in iterations] for by, each in ways.items()}
     changes = {name: [_count(evaluation, name, t) for t in iterations] for name in ("fixed", "broken")}
-    level = None if evaluation.majority is None else 100 * evaluation.majority[1]
-    name = "" if level is None or evaluation.majority is None else f"always {evaluation.majority[0]!r}, {level:.1f}"
+    level, name = None, ""
+    if evaluation.majority is not None:
+        level = 100 * evaluation.majority[1]
+        name = f"always {evaluation.majority[0]!r}, {level:.1f}"
     charts = [
         Chart("Accuracy", "accuracy (%)", iterations, _lines(accuracy), level, name),
         Chart("Log-probability of the true label", "nats, mean", iterations, _lines(log_probability)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
 from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage, render
 from deepthink_cli.plugins.pages.samples import Group, Samples
-from deepthink_cli.report.arms import Arm, varying
+from deepthink_cli.report.arms import varying
 from deepthink_cli.report.figures import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.page import Report
@@ -30,32 +30,36 @@ DIFFERENCE = (
     "techniques that are compared with it; bands are Student's 95 % intervals, each for one T alone: a band "
     "that leaves zero is a change beyond the noise between seeds."
 )
-PointsOf = Callable[[Curve], dict[int, Point]]
 
 
 def curves_of(panels: Sequence[Panel]) -> list[ChartGroup]:
     """Charts of accuracy, and of its difference from T = 1; an arm has the same colour in all of them."""
     arms = list(dict.fromkeys(curve.arm for panel in panels for curve in panel.curves))
-    colours = {arm: number for number, arm in enumerate(arms)}
     names = varying(arms) or ["model", "eta"]
-    labels = {arm: arm.label(names, short=True) for arm in arms}
-    groups = [ChartGroup("Accuracy", ACCURACY, [_accuracy(panel, labels, colours) for panel in panels])]
+
+    def series_of(panel: Panel, points_of: Callable[[Curve], dict[int, Point]]) -> list[Series]:
+        series = []
+        for curve in panel.curves:
+            label, points, is_dev = curve.arm.label(names, short=True), points_of(curve), curve.part == "dev"
+            values = [points.get(t) for t in _iterations(panel)]
+            label += " on dev rows" if is_dev else ""
+            series.append(Series.of(label, arms.index(curve.arm), values, is_dashed=is_dev))
+        return series
+
+    charts = []
+    for panel in panels:
+        level = None if panel.majority is None else 100 * panel.majority
+        name = "" if level is None else f"always the most frequent label, {level:.1f}"
+        series = series_of(panel, lambda curve: {t: _mean(spread) for t, spread in curve.points.items()})
+        charts.append(Chart(_title(panel), "accuracy (%)", _iterations(panel), series, level, name))
+    groups = [ChartGroup("Accuracy", ACCURACY, charts)]
     if gains := with_gains(panels):
-        charts = [_difference(panel, labels, colours) for panel in gains]
+        charts = []
+        for panel in gains:
+            series = series_of(panel, lambda curve: {t: _gain(t, paired) for t, paired in curve.gains.items()})
+            charts.append(Chart(_title(panel), "accuracy less T = 1", _iterations(panel), series, 0.0, "no change"))
         groups.append(ChartGroup("Difference from T = 1", DIFFERENCE, charts))
     return groups
-
-
-def _accuracy(panel: Panel, labels: Mapping[Arm, str], colours: Mapping[Arm, int]) -> Chart:
-    majority = None if panel.majority is None else 100 * panel.majority
-    name = "" if majority is None else f"always the most frequent label, {majority:.1f}"
-    series = _series(panel, labels, colours, lambda curve: {t: _mean(spread) for t, spread in curve.points.items()})
-    return Chart(_title(panel), "accuracy (%)", _iterations(panel), series, majority, name)
-
-
-def _difference(panel: Panel, labels: Mapping[Arm, str], colours: Mapping[Arm, int]) -> Chart:
-    series = _series(panel, labels, colours, lambda curve: {t: _gain(t, paired) for t, paired in curve.gains.items()})
-    return Chart(_title(panel), "accuracy less T = 1", _iterations(panel), series, 0.0, "no change")
 
 
 def _title(panel: Panel) -> str:
@@ -64,21 +68,6 @@ def _title(panel: Panel) -> str:
 
 def _iterations(panel: Panel) -> list[int]:
     return sorted({t for curve in panel.curves for t in curve.points})
-
-
-def _series(panel: Panel, labels: Mapping[Arm, str], colours: Mapping[Arm, int], points_of: PointsOf) -> list[Series]:
-    series = []
-    for curve in panel.curves:
-        points, is_dev = points_of(curve), curve.part == "dev"
-        series.append(
-            Series.of(
-                labels[curve.arm] + (" on dev rows" if is_dev else ""),
-                colours[curve.arm],
-                [points.get(t) for t in _iterations(panel)],
-                is_dashed=is_dev,
-            )
-        )
-    return series
 
 
 def _mean(spread: Spread) -> Point:

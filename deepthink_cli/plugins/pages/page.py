@@ -10,14 +10,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepthink_cli.io.text import printable
 from deepthink_cli.plugins.pages.samples import Samples
 from deepthink_cli.report.figures import COLOURS
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 @dataclass(frozen=True)
@@ -124,30 +121,26 @@ def render(page: WebPage) -> str:
     Everything that comes from data is escaped, or packed in base64. The page's Content-Security-Policy allows its own
     scripts and styles, by their digests, and no connection.
     """
-    library, own = _asset("uPlot.iife.min.js"), "\n".join(_template(name) for name in SCRIPTS)
-    styles = [_asset("uPlot.min.css"), _template("page.css")]
-    template = _environment().get_template("page.html")
-    return template.render(
-        page=page,
-        data={"colours": COLOURS, "charts": [[asdict(chart) for chart in group.charts] for group in page.curves]},
-        columns=[] if page.samples is None else page.samples.columns(),
-        styles=styles,
-        scripts=[library, own],
-        licence=_asset("LICENSE"),
-        policy=_policy([library, own], styles),
-    )
-
-
-def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    library, own = _file("assets/uplot/uPlot.iife.min.js"), "\n".join(_file(f"templates/{name}") for name in SCRIPTS)
+    styles = [_file("assets/uplot/uPlot.min.css"), _file("templates/page.css")]
+    environment = Environment(
         loader=PackageLoader(PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
+    )
+    return environment.get_template("page.html").render(
+        page=page,
+        data={"colours": COLOURS, "charts": [[asdict(chart) for chart in group.charts] for group in page.curves]},
+        columns=[] if page.samples is None else page.samples.columns(),
+        styles=styles,
+        scripts=[library, own],
+        licence=_file("assets/uplot/LICENSE"),
+        policy=_policy([library, own], styles),
     )
 
 
@@ -175,9 +168,5 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _asset(name: str) -> str:
-    return files(PACKAGE).joinpath("assets", "uplot", name).read_text(encoding="utf-8")
-
-
-def _template(name: str) -> str:
-    return files(PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")
+def _file(path: str) -> str:
+    return files(PACKAGE).joinpath(path).read_text(encoding="utf-8")

@@ -83,7 +83,11 @@ def server_command(paths: Sequence[Path], at: str = "last") -> ServerCommand:
             check_model(provenance_of(header), (headers or [header])[0].metadata.model, str(path))
             headers.append(header)
     problems.raise_any()
-    memories = [_served(header, at) for header in headers]
+    resolved = [(Path(header.path), header) for header in headers]
+    memories = [
+        Served(path.stem, str(path.resolve()), one_iteration(header, at), header.metadata.sha256)
+        for path, header in resolved
+    ]
     made_by = headers[0].metadata.model
     names = [made_by.id, *(memory.name for memory in memories)]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
@@ -97,11 +101,6 @@ def server_command(paths: Sequence[Path], at: str = "last") -> ServerCommand:
         *("--kv-transfer-config", json.dumps(transfer_config(memories), ensure_ascii=False)),
     ]
     return ServerCommand(words, memories)
-
-
-def _served(header: Header, at: str) -> Served:
-    path = Path(header.path)
-    return Served(path.stem, str(path.resolve()), one_iteration(header, at), header.metadata.sha256)
 
 
 def transfer_config(memories: Sequence[Served]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os.path import commonprefix
 from typing import Any
 
 from deepthink_cli.errors import InputError
@@ -40,12 +41,6 @@ class SplitContext(str):
         return f"task {task}" if row is None else f"task {task}, row {row}"
 
 
-def common_start(texts: Sequence[str]) -> str:
-    """The longest text with which all texts begin."""
-    low, high = min(texts), max(texts)  # texts between these two share their common beginning
-    return low[: next((n for n, pair in enumerate(zip(low, high, strict=False)) if len(set(pair)) > 1), len(low))]
-
-
 Turns = Sequence[Mapping[str, str]]
 _PROBES = ("A probe.", "0 is another.")  # two texts without a common start
 
@@ -64,7 +59,8 @@ def split_at_query(turns: Turns, written: str, write: Callable[[Turns], str]) ->
     before = before_query(turns)
     if not before:
         return SplitContext(written)
-    shared = common_start([write([*before, {"role": "user", "content": probe}]) for probe in _PROBES])
+    probed = [write([*before, {"role": "user", "content": probe}]) for probe in _PROBES]
+    shared = commonprefix(probed)  # noqa: RUF071  of characters
     return SplitContext(written, len(shared)) if shared and written.startswith(shared) else written
 
 

@@ -16,7 +16,6 @@ from deepthink_cli.plugins.harnesses.lm_eval.arguments import Arguments, device_
 from deepthink_cli.plugins.harnesses.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext
 from deepthink_cli.plugins.harnesses.lm_eval.requests import (
     Memories,
-    Request,
     generated,
     likelihoods,
     logger,
@@ -119,7 +118,8 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
                 raise InputError(
                     f"{context.place}: continuation {text!r} has no tokens after its prompt; leave the task out"
                 )
-            described.append(self._request(context, prompt, continuation))
+            alone = self.tok_encode(context.context) if context.start else []
+            described.append(request_of(context, alone, prompt, continuation, self.max_length))
         return likelihoods(self.memories, described, disable_tqdm)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
@@ -135,10 +135,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         """A conversation as the tokenizer's chat template writes it."""
         thinking = self.arguments.harness.enable_thinking
         return chats.write(self.tokenizer, chat_history, add_generation_prompt, thinking)
-
-    def split_turns(self, turns: chats.Turns, written: str) -> str:
-        """A written conversation, split before its query."""
-        return chats.split_at_query(turns, written, self.apply_chat_template)
 
     def get_model_info(self) -> dict[str, Any]:
         """The record that the harness stores with the results: the method, the model's digests, and the readings."""
@@ -165,7 +161,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         needs = self.arguments.harness.demonstrations == "fixed" or self.arguments.method.iterations > 1
         contexts = []
         for request in requests:
-            prompt, where = request.args[0], _where(request)
+            prompt, where = request.args[0], (request.task_name or "without a name", request.doc_id)
             if needs and where[0] not in self._prepared:
                 raise InputError(
                     f"task {where[0]}: with demonstrations=fixed or T > 1, tasks must be prepared before their prompts "
@@ -180,10 +176,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
                 )
         return contexts
 
-    def _request(self, context: SplitContext, prompt: Sequence[int], continuation: Sequence[int]) -> Request:
-        alone = self.tok_encode(context.context) if context.start else []
-        return request_of(context, alone, prompt, continuation, self.max_length)
-
     def prompt_ids(self, text: str) -> list[int]:
         """Token ids of a prompt to be continued, by the rules of the harness's own model."""
         special, bos = self.arguments.harness.add_bos_token, self.tokenizer.bos_token
@@ -191,11 +183,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
             special = False
         options = {} if special is None else {"add_special_tokens": special}
         return list(self.tokenizer(str(text), **options)["input_ids"])
-
-
-def _where(request: Any) -> tuple[str, int | None]:
-    """The task and the row of a request."""
-    return request.task_name or "without a name", request.doc_id
 
 
 def _log(event: Event) -> None:

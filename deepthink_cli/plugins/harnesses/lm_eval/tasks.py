@@ -23,6 +23,7 @@ from deepthink_cli.plugins.harnesses.lm_eval.contexts import (
     SplitContext,
     Turns,
     before_query,
+    split_at_query,
     split_in_turn,
 )
 
@@ -40,7 +41,7 @@ def prepared_tasks() -> Iterator[None]:
     plain = evaluator.evaluate
 
     def evaluate(lm: Any, task_dict: Any, *arguments: Any, **options: Any) -> Any:
-        if hasattr(lm, "split_turns"):
+        if hasattr(lm, "prepare"):
             if options.get("cache_requests"):
                 raise InputError("--cache_requests: its key does not name the demonstrations; omit it")
             lm.prepare(task_dict["tasks"])
@@ -106,7 +107,7 @@ def _split(model: DeepThinkLM, context: str, asked: Sequence[Any], turns: Turns 
     rest = turns[len(before_query(turns)) :]
     content = rest[0]["content"] if rest else ""
     if content == asked[0].content:
-        return model.split_turns(turns, context)
+        return split_at_query(turns, context, model.apply_chat_template)
     return split_in_turn(content, asked[0].content, context)
 
 
