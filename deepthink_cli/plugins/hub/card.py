@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,6 @@ from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
-    from deepthink_cli.artifact.metadata import Metadata
-    from deepthink_cli.tasks.format import Task
 
 MEMORY = "memory.safetensors"
 _TAGS = ["deep-thinking", "in-context-learning", "prefix-tuning"]
@@ -51,111 +49,74 @@ def figures_of(path: Path, header: Header) -> str:
     return f"## Figures\n\nOn {n:,} rows ({markdown_text(named)}), by `deepthink eval`. {note}\n\n{table}"
 
 
-@dataclass(frozen=True)
-class Card:
-    """What a card says of a memory, and its `figures`; `has_adapter` if it is published in PEFT's form, too.
+def card_of(header: Header, repo: str, has_adapter: bool, licence: str | None, figures: str = "") -> str:
+    """The card of a memory: its metadata for the hub, then Markdown; texts of others are as they are, in code blocks.
 
-    `licence` is the model's.
+    `licence` is the model's; `has_adapter` if the memory is published in PEFT's form, too.
     """
+    from huggingface_hub import ModelCardData
 
-    header: Header
-    repo: str
-    has_adapter: bool
-    licence: str | None
-    figures: str = ""
+    from deepthink_cli.tasks.catalogue import built_in
 
-    def text(self) -> str:
-        """The card: its metadata for the hub, then Markdown; texts of others are shown as they are, in code blocks."""
-        parts = [self._introduction(), self._origin(), self.figures, self._usage(), self._demonstrations()]
-        front = f"---\n{self._front_matter()}\n---"
-        return "\n\n".join(part for part in (front, *parts, self._licence()) if part) + "\n"
+    metadata, task = header.metadata, built_in().get(header.metadata.task or "")
+    front = ModelCardData(
+        base_model=hub_id(metadata.model),
+        datasets=[task.hub.path] if task is not None and task.hub is not None else None,
+        library_name="peft" if has_adapter else None,
+        license=licence,
+        tags=_TAGS,
+    ).to_yaml()
+    introduction = (
+        f"# {markdown_text(repo.rpartition('/')[2])}\n\nA memory of {metadata.shots} solved examples "
+        f"({len(metadata.demonstrations.token_ids)} tokens), made by "
+        "[Deep-Thinking](https://arxiv.org/abs/2305.13016): the model read them "
+        f"{metadata.iterations} times, and its keys and values of every layer were stored. No weight was changed. "
+        f"`{MEMORY}` ({size(header.size)}) fits the model that made it and no other."
+    )
+    shown = replace(metadata, model=replace(metadata.model, id=_last(metadata.model.id)))  # without a folder's path
+    origin = {
+        **origin_lines(shown, method_text(metadata.iterations, metadata.rule, metadata.positions)),
+        **prompt_lines(metadata.labels, metadata.template, metadata.chat),
+        "versions": ", ".join(f"{name} {number}" for name, number in metadata.versions.items()),
+        "sha256": metadata.sha256,
+    }
+    stored = metadata.demonstrations
+    pairs = zip(stored.texts, stored.labels, strict=True)
+    demonstrations = [json_line({"text": text, "label": label}).rstrip() for text, label in pairs]
+    named = f": `{markdown_text(licence)}`" if licence else ""
+    rows = f" The demonstrations are from {task.title}: {task.licence}." if task else ""
+    parts = [
+        f"---\n{front}\n---",
+        introduction,
+        "## What made it\n\n" + _fenced([f"{name:<9} {text}" for name, text in origin.items()]),
+        figures,
+        _usage(header, repo, has_adapter),
+        "## Demonstrations\n\nThe file contains them, in this order:\n\n" + _fenced(demonstrations, "json"),
+        f"## Licence\n\nThe licence of {markdown_text(shown.model.id)} applies{named}.{rows}",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
-    @property
-    def _base(self) -> str | None:
-        return hub_id(self.header.metadata.model)
 
-    @property
-    def _task(self) -> Task | None:
-        """The task of the catalogue that the demonstrations come from."""
-        from deepthink_cli.tasks.catalogue import built_in
-
-        return built_in().get(self.header.metadata.task or "")
-
-    def _front_matter(self) -> str:
-        from huggingface_hub import ModelCardData
-
-        task = self._task
-        return ModelCardData(
-            base_model=self._base,
-            datasets=[task.hub.path] if task is not None and task.hub is not None else None,
-            library_name="peft" if self.has_adapter else None,
-            license=self.licence,
-            tags=_TAGS,
-        ).to_yaml()
-
-    def _introduction(self) -> str:
-        metadata = self.header.metadata
-        return (
-            f"# {markdown_text(self.repo.rpartition('/')[2])}\n\nA memory of {metadata.shots} solved examples "
-            f"({len(metadata.demonstrations.token_ids)} tokens), made by "
-            "[Deep-Thinking](https://arxiv.org/abs/2305.13016): the model read them "
-            f"{metadata.iterations} times, and its keys and values of every layer were stored. No weight was changed. "
-            f"`{MEMORY}` ({size(self.header.size)}) fits the model that made it and no other."
-        )
-
-    def _origin(self) -> str:
-        metadata = self.header.metadata
-        lines = {
-            **origin_lines(
-                without_paths(metadata), method_text(metadata.iterations, metadata.rule, metadata.positions)
-            ),
-            **prompt_lines(metadata.labels, metadata.template, metadata.chat),
-            "versions": ", ".join(f"{name} {number}" for name, number in metadata.versions.items()),
-            "sha256": metadata.sha256,
-        }
-        return "## What made it\n\n" + _fenced([f"{name:<9} {text}" for name, text in lines.items()])
-
-    def _usage(self) -> str:
-        base = self._base or "MODEL"
-        lines = [f"deepthink pull {self.repo} -o {MEMORY}", f"deepthink predict {MEMORY} inputs.jsonl"]
-        text = "## How to use it\n\n" + _fenced(lines, "bash")
-        if not self.has_adapter:
-            return text
-        code = [
-            "from peft import PeftModel",
-            "from transformers import AutoModelForCausalLM",
-            "",
-            f"model = AutoModelForCausalLM.from_pretrained({base!r})",
-            f"model = PeftModel.from_pretrained(model, {self.repo!r})",
-        ]
-        about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS"
-        corrected = "" if self.header.metadata.calibrated is None else ", and scores are not corrected"
-        return f"{text}\n\n{about}{corrected}:\n\n{_fenced(code, 'python')}"
-
-    def _demonstrations(self) -> str:
-        stored = self.header.metadata.demonstrations
-        rows = [
-            json_line({"text": text, "label": label}).rstrip()
-            for text, label in zip(stored.texts, stored.labels, strict=True)
-        ]
-        return "## Demonstrations\n\nThe file contains them, in this order:\n\n" + _fenced(rows, "json")
-
-    def _licence(self) -> str:
-        model, task = markdown_text(_last(self.header.metadata.model.id)), self._task
-        named = f": `{markdown_text(self.licence)}`" if self.licence else ""
-        rows = f" The demonstrations are from {task.title}: {task.licence}." if task else ""
-        return f"## Licence\n\nThe licence of {model} applies{named}.{rows}"
+def _usage(header: Header, repo: str, has_adapter: bool) -> str:
+    lines = [f"deepthink pull {repo} -o {MEMORY}", f"deepthink predict {MEMORY} inputs.jsonl"]
+    text = "## How to use it\n\n" + _fenced(lines, "bash")
+    if not has_adapter:
+        return text
+    code = [
+        "from peft import PeftModel",
+        "from transformers import AutoModelForCausalLM",
+        "",
+        f"model = AutoModelForCausalLM.from_pretrained({hub_id(header.metadata.model) or 'MODEL'!r})",
+        f"model = PeftModel.from_pretrained(model, {repo!r})",
+    ]
+    about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS"
+    corrected = "" if header.metadata.calibrated is None else ", and scores are not corrected"
+    return f"{text}\n\n{about}{corrected}:\n\n{_fenced(code, 'python')}"
 
 
 def hub_id(model: ModelIdentity) -> str | None:
     """The id of a hub model; None for a local folder or file and for the built-in model."""
     return model.id if _HUB_ID.fullmatch(model.id) and model.revision is not None else None
-
-
-def without_paths(metadata: Metadata) -> Metadata:
-    """The metadata with the name of the model's folder in place of its path."""
-    model = metadata.model
-    return replace(metadata, model=replace(model, id=_last(model.id)))
 
 
 def _last(path: str) -> str:

@@ -15,7 +15,7 @@ from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.export import EXPORTERS, Export
 from deepthink_cli.io.atomic import check_output, replacing
 from deepthink_cli.io.temporary import temporary_folder
-from deepthink_cli.plugins.hub.card import MEMORY, Card, figures_of
+from deepthink_cli.plugins.hub.card import MEMORY, card_of, figures_of
 from deepthink_cli.plugins.hub.client import Repository
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def prepared(
     last = read_memories(header)[-1]  # all of them are verified
     with temporary_folder() as folder:
         files = {MEMORY: Path(memory), **_adapter(last, header, folder / "adapter", tell)}
-        card = Card(header, repository.name, len(files) > 1, licence, figures)
-        yield Publication(repository, header, card.text(), files)
+        card = card_of(header, repository.name, len(files) > 1, licence, figures)
+        yield Publication(repository, header, card, files)
 
 
 def publish(publication: Publication, private: bool = False) -> str:

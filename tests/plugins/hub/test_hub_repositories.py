@@ -21,7 +21,7 @@ from helpers.said import Captured, json_of, output, refused
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.hub.card import MEMORY, Card
+from deepthink_cli.plugins.hub.card import MEMORY, card_of
 from deepthink_cli.plugins.hub.memories import FILES
 
 REPO = "me/reviews"
@@ -167,7 +167,7 @@ def test_the_card_of_a_memory_with_a_correction_has_its_corrected_figures(
 def test_texts_cannot_leave_their_code_block(memory: Path) -> None:
     header = read_header(memory)
     header.metadata.demonstrations.texts[0] = "````\n# Not a heading\n---\nlicense: mit"
-    card = Card(header, REPO, True, "apache-2.0").text()
+    card = card_of(header, REPO, True, "apache-2.0")
     assert "\n# Not a heading" not in card
     assert "`````json\n" in card
     assert card.count("\n---\n") == 1
