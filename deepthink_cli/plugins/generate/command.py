@@ -29,13 +29,11 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.events import Tell
     from deepthink_cli.generation import Generation
     from deepthink_cli.plugins.generate.files import GeneratedRows
     from deepthink_cli.prediction.rows import RowCounts
-    from deepthink_cli.scoring.inputs import CheckedRows
 
 Parts = Iterator[list["Generation | Skipped"]]
 InputsOrText = Annotated[
@@ -74,7 +72,8 @@ def generate(
     """
     from deepthink_cli.artifact.opening import find_its_model, load_both, model_options, open_memory
     from deepthink_cli.generation import CHUNK, generate_or_skip
-    from deepthink_cli.plugins.generate.files import check_prompts, rows_to_answer
+    from deepthink_cli.plugins.generate.files import GeneratedRows, check_prompts, rows_to_answer
+    from deepthink_cli.prediction.rows import input_fields
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
 
@@ -93,7 +92,10 @@ def generate(
         checked = check_rows(opened.provenance.demonstrations, source, skip=skip, free=True)
     problems.raise_any()
     check_output(output, read_by(model=model_options(opened, options).model), False)
-    form, plain = _form(opened, checked, output, columns, skip), output is None and sys.stdout.isatty()
+    several, table = len(opened.iterations) > 1, output is not None and is_table(output)
+    fields = input_fields(columns, checked, table)
+    form = GeneratedRows(opened.iterations, (), options=columns, fields=fields, table=table, several=several, skip=skip)
+    plain = output is None and sys.stdout.isatty()
     with Show(common, bar=not plain) as tell:
         spec = find_its_model(opened, options, tell)
         if checked is not None and not skip:
@@ -117,19 +119,6 @@ def _source(inputs: str, reading: RowArguments, tell: Tell) -> RowSource:
     if reading == RowArguments() and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:
         return RowSource(inputs, "txt", is_text=True)
     return reading.of(inputs, None, tell)
-
-
-def _form(
-    opened: OpenedMemory, checked: CheckedRows | None, output: Path | None, options: LabelOptions, skip: bool
-) -> GeneratedRows:
-    """The rows to write; raises InputError for a field of the input that no row has."""
-    from deepthink_cli.plugins.generate.files import GeneratedRows
-    from deepthink_cli.prediction.rows import input_fields
-
-    table = output is not None and is_table(output)
-    fields = input_fields(options, checked, table)
-    several = len(opened.iterations) > 1
-    return GeneratedRows(opened.iterations, (), options=options, fields=fields, table=table, several=several, skip=skip)
 
 
 def _write(

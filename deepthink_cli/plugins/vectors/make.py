@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -61,64 +61,6 @@ class Episode:
     alone: tuple[int, ...]
 
 
-class Draws:
-    """What is drawn from labelled rows: K of every label in a random order, and a row with another input as a query.
-
-    Raises InputError, naming the label, if the rows are too few.
-    """
-
-    def __init__(self, pool: PoolRows, options: VectorOptions, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.pool, self.options, self.tokenizer = pool, options, tokenizer
-        self.of_label: dict[str, list[int]] = {label: [] for label in pool.labels}
-        for place in pool.free:
-            self.of_label.setdefault(str(pool.queries[place].gold), []).append(place)
-        groups = input_groups([pool.queries[place] for place in pool.free], pool.template, pool.labels)
-        self.input_of = dict(zip(pool.free, groups, strict=True))
-        self._check()
-
-    def prompt(self) -> Prompt:
-        """The demonstrations of the prompts to which vectors are added, drawn apart from the episodes'."""
-        return self._prompt(self._drawn(Random(f"prompt {self.options.seed}")))
-
-    def episodes(self) -> Iterator[Episode]:
-        """Yield the episodes; raises InputError for labels that the tokenizer does not tell apart."""
-        random, special = Random(f"episodes {self.options.seed}"), special_ids(self.tokenizer)
-        tokenize = query_tokenizer(self.tokenizer, self.pool.template)
-        for _ in range(self.options.episodes):
-            chosen = self._drawn(random)
-            read = {self.input_of[place] for place in chosen}
-            while self.input_of[query := random.choice(self.pool.free)] in read:
-                pass
-            prompt, asked = self._prompt(chosen), [self.pool.queries[query]]
-            (after,) = query_tokenizer(self.tokenizer, prompt.demonstrations)(asked)
-            (alone,) = tokenize(asked)
-            ids = prompt.demonstrations.token_ids + after.prefix
-            yield Episode(ids, (*prompt.places, len(ids) - 1), prompt.classes, special + alone.prefix)
-
-    def _drawn(self, random: Random) -> list[int]:
-        """The places of the demonstrations, in the order of the prompt."""
-        chosen = [place for places in self.of_label.values() for place in random.sample(places, self.options.shots)]
-        random.shuffle(chosen)
-        return chosen
-
-    def _prompt(self, places: Sequence[int]) -> Prompt:
-        pool = self.pool
-        examples = tuple(example_of(pool.queries[place]) for place in places)
-        demonstrations = tokenize_demonstrations(self.tokenizer, DemonstrationSet(examples, pool.template, pool.labels))
-        return Prompt(demonstrations, answer_places(self.tokenizer, demonstrations))
-
-    def _check(self) -> None:
-        name, shots = self.pool.name, self.options.shots
-        if not self.pool.labels:
-            raise InputError(f"{name}: every row has candidates of its own; vectors need the same labels for all rows")
-        for label, places in self.of_label.items():
-            if len(places) < shots:
-                reason = f"{name} has {len(places)} rows with the label {label!r}; give more of them, or fewer shots"
-                raise InputError.of("shots", shots, reason)
-        if len(set(self.input_of.values())) <= len(self.of_label) * shots:
-            raise InputError.of("shots", shots, f"{name} has no other input for the query; give more rows")
-
-
 def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> tuple[int, ...]:
     """For each demonstration, the place in `token_ids` of the token after which its label begins.
 
@@ -154,16 +96,54 @@ def plan_vectors(
 ) -> VectorsPlan:
     """Find the model and draw the episodes, without loading its weights.
 
-    Rows that do not fit the model are left out. Raises InputError for too few rows of a label, for an episode that is
-    too long for the model, and for labels that the tokenizer does not tell apart.
+    An episode is K rows of every label in a random order, and a row with another input as a query; the prompts to which
+    vectors are added have K rows of every label that are drawn apart. Rows that do not fit the model are left out.
+    Raises InputError for too few rows of a label, for an episode that is too long for the model, and for labels that
+    the tokenizer does not tell apart.
     """
     spec = find_model(model, tell)
-    pool = pool.fitting(spec.tokenizer, spec.limits)
-    draws = Draws(pool, options, spec.tokenizer)
-    prompt, episodes = draws.prompt(), tuple(draws.episodes())
-    for each in episodes:
-        check_pass(spec.limits, len(each.ids), 0, 0, spec.id)
-    return VectorsPlan(spec, pool, options, prompt, episodes, task)
+    pool, tokenizer = pool.fitting(spec.tokenizer, spec.limits), spec.tokenizer
+    of_label, input_of = _divided(pool, options.shots)
+
+    def drawn(random: Random) -> tuple[Prompt, set[int]]:
+        """A prompt, and the numbers of its inputs."""
+        chosen = [place for places in of_label.values() for place in random.sample(places, options.shots)]
+        random.shuffle(chosen)
+        examples = tuple(example_of(pool.queries[place]) for place in chosen)
+        read = tokenize_demonstrations(tokenizer, DemonstrationSet(examples, pool.template, pool.labels))
+        return Prompt(read, answer_places(tokenizer, read)), {input_of[place] for place in chosen}
+
+    episodes, random = list[Episode](), Random(f"episodes {options.seed}")
+    special, tokenize = special_ids(tokenizer), query_tokenizer(tokenizer, pool.template)
+    for _ in range(options.episodes):
+        prompt, inputs = drawn(random)
+        while input_of[query := random.choice(pool.free)] in inputs:
+            pass
+        (after,) = query_tokenizer(tokenizer, prompt.demonstrations)([pool.queries[query]])
+        (alone,) = tokenize([pool.queries[query]])
+        ids = prompt.demonstrations.token_ids + after.prefix
+        check_pass(spec.limits, len(ids), 0, 0, spec.id)
+        episodes.append(Episode(ids, (*prompt.places, len(ids) - 1), prompt.classes, special + alone.prefix))
+    prompt, _ = drawn(Random(f"prompt {options.seed}"))
+    return VectorsPlan(spec, pool, options, prompt, tuple(episodes), task)
+
+
+def _divided(pool: PoolRows, shots: int) -> tuple[dict[str, list[int]], dict[int, int]]:
+    """The places of each label's rows, and the number of every row's input; raises InputError if they are too few."""
+    name = pool.name
+    if not pool.labels:
+        raise InputError(f"{name}: every row has candidates of its own; vectors need the same labels for all rows")
+    of_label: dict[str, list[int]] = {label: [] for label in pool.labels}
+    for place in pool.free:
+        of_label.setdefault(str(pool.queries[place].gold), []).append(place)
+    for label, places in of_label.items():
+        if len(places) < shots:
+            reason = f"{name} has {len(places)} rows with the label {label!r}; give more of them, or fewer shots"
+            raise InputError.of("shots", shots, reason)
+    groups = input_groups([pool.queries[place] for place in pool.free], pool.template, pool.labels)
+    if len(set(groups)) <= len(of_label) * shots:
+        raise InputError.of("shots", shots, f"{name} has no other input for the query; give more rows")
+    return of_label, dict(zip(pool.free, groups, strict=True))
 
 
 def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent) -> VectorsFile:

@@ -136,6 +136,7 @@ def fix_demonstrations(task: Task) -> None:
 
 COMMANDS = ("run", "ls", "validate")
 _CACHE = ("--use_cache", "-c")
+_OF_MODEL = ("--model", "-M", "--config", "-C", "--help", "-h")
 _RUN_CODE = RUN_CODE | {"confirm_run_unsafe_code", "include_path"}  # task files under a path may name Python code
 
 
@@ -150,7 +151,8 @@ def run_harness(arguments: Sequence[str]) -> int:
         raise InputError(NO_RESPONSE_CACHE)
     command, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else ("run", arguments)
     words = [command, *rest]
-    if command == "run" and rest and not _names_model(rest):
+    names_model = any(word.partition("=")[0] in _OF_MODEL for word in rest)  # or a file that may, or asks for help
+    if command == "run" and rest and not names_model:
         words += ["--model", "deepthink"]
     with patch.object(sys, "argv", ["lm-eval", *words]), _one_line_errors(), prepared_tasks():
         register()
@@ -195,11 +197,6 @@ def _check_config() -> None:
                 f"{config}: tasks: {task}: a file must not let code run, as a task file can; "
                 "omit it, and give --tasks on the command line"
             )
-
-
-def _names_model(arguments: Sequence[str]) -> bool:
-    """Whether the arguments name a model, or a file that may."""
-    return any(word.partition("=")[0] in ("--model", "-M", "--config", "-C", "--help", "-h") for word in arguments)
 
 
 @contextmanager
