@@ -25,7 +25,6 @@ from deepthink_cli.options import METHOD, Flag
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.source import RowSource
     from deepthink_cli.events import Tell
@@ -141,25 +140,23 @@ def _opened(before: Path, after: Path | None, iteration: str | None) -> tuple[Op
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.artifact.opening import open_memory
 
-    first, second = _iterations(read_header(before), after, iteration)
-    return open_memory(before, first), open_memory(before if after is None else after, second)
-
-
-def _iterations(header: Header, after: Path | None, iteration: str | None) -> tuple[str, str]:
-    if iteration is None:
-        kept = header.metadata.kept
-        if after is None and len(kept) < 2:
-            raise InputError(
-                f"{header.path}: keeps one iteration, {kept[0]}; name a second memory, or keep all with deepthink "
-                "think --keep all"
-            )
-        return (str(kept[0]) if after is None else "last"), "last"
-    first, comma, second = (part.strip() for part in iteration.partition(","))
-    chosen = first, second if comma else first
-    for each in chosen:
+    kept = read_header(before).metadata.kept
+    if iteration is not None:
+        first, comma, second = (part.strip() for part in iteration.partition(","))
+        second = second if comma else first
+    elif after is not None:
+        first = second = "last"
+    elif len(kept) > 1:
+        first, second = str(kept[0]), "last"
+    else:
+        raise InputError(
+            f"{before}: keeps one iteration, {kept[0]}; name a second memory, or keep all with deepthink think "
+            "--keep all"
+        )
+    for each in (first, second):
         if each != "last" and not each.isdecimal():
             raise InputError.of("at", iteration, "name one iteration for both, or two as in 1,5; a number or last")
-    return chosen
+    return open_memory(before, first), open_memory(before if after is None else after, second)
 
 
 def _lines(result: MemoryDiff) -> list[Any]:

@@ -177,26 +177,20 @@ def _result(result: Result, metric: str, value: float) -> dict[str, Any]:
     """One metric of one row."""
     unit = {"metric_unit": "proportion", "score_type": "continuous", "min_score": 0, "max_score": 1}
     config = {"metric_id": metric, "metric_name": metric, "metric_kind": "f1" if metric == "macro_f1" else metric}
+    uncertainty: dict[str, Any] = {"num_samples": result.n}
+    if metric == "accuracy":
+        low, high = wilson(value, result.n)
+        error = math.sqrt(value * (1 - value) / result.n)
+        uncertainty["standard_error"] = {"value": error, "method": "analytic"}
+        interval = {"lower": low, "upper": high, "confidence_level": 0.95, "method": "wilson"}
+        uncertainty["confidence_interval"] = interval
     return {
         "evaluation_result_id": f"{result.key}/{metric}",
         "evaluation_name": result.setting.task,
         "source_data": _source(result),
         "metric_config": {"evaluation_description": _METRICS[metric], **config, "lower_is_better": False, **unit},
-        "score_details": {
-            "score": value,
-            "uncertainty": _uncertainty(result) if metric == "accuracy" else {"num_samples": result.n},
-        },
+        "score_details": {"score": value, "uncertainty": uncertainty},
         "generation_config": {"generation_args": {}, "additional_details": _details(result)},
-    }
-
-
-def _uncertainty(result: Result) -> dict[str, Any]:
-    low, high = wilson(result.accuracy, result.n)
-    error = math.sqrt(result.accuracy * (1 - result.accuracy) / result.n)
-    return {
-        "standard_error": {"value": error, "method": "analytic"},
-        "confidence_interval": {"lower": low, "upper": high, "confidence_level": 0.95, "method": "wilson"},
-        "num_samples": result.n,
     }
 
 

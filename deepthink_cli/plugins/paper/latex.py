@@ -42,17 +42,12 @@ _LATEX = {
 
 def write_report(reported: Reported, file: TextIO) -> None:
     """Write the tables of a report."""
-    file.write(latex(printed(reported.page, reported.jobs)))
-
-
-def printed(page: Page, jobs: Sequence[JobResults]) -> Page:
-    """The page of a report for LaTeX."""
-    titles = titles_of(jobs)
-    about = without_paths(page.title, jobs)
+    page, titles = reported.page, titles_of(reported.jobs)
+    about = without_paths(page.title, reported.jobs)
     caption = f"{ABOUT}: {about}"
     long = len(caption.split()) > CAPTION_WORDS
     notes = [*([about] if long else []), *page.legend, *page.footnotes]
-    return Page(
+    shown = Page(
         source=page.source,
         title=ABOUT if long else caption,
         columns=page.columns,
@@ -63,6 +58,7 @@ def printed(page: Page, jobs: Sequence[JobResults]) -> Page:
         legend=[],
         footnotes=[named(note, titles) for note in notes],
     )
+    file.write(latex(shown))
 
 
 def titles_of(jobs: Sequence[JobResults]) -> dict[str, str]:

@@ -145,32 +145,14 @@ class Remote:
     def __init__(self, peer: Peer, number: int) -> None:
         self.__dict__.update(_peer=peer, _number=number)
 
-    def __call__(self, *values: Any, **named: Any) -> Any:
-        return self._peer.ask("call", self, *values, **named)
 
-    def __getattr__(self, name: str) -> Any:
-        return self._peer.ask("getattr", self, name)
+def _asking(operation: str) -> Callable[..., Any]:
+    """The method of an object of the answer's process that asks for an operation."""
+    return lambda remote, *values, **named: remote._peer.ask(operation, remote, *values, **named)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._peer.ask("setattr", self, name, value)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._peer.ask("getitem", self, key)
-
-    def __iter__(self) -> Any:
-        return self._peer.ask("iter", self)
-
-    def __next__(self) -> Any:
-        return self._peer.ask("next", self)
-
-    def __len__(self) -> int:
-        return int(self._peer.ask("len", self))
-
-    def __bool__(self) -> bool:
-        return bool(self._peer.ask("bool", self))
-
-    def __str__(self) -> str:
-        return str(self._peer.ask("str", self))
+for _name in _OPERATIONS:  # Remote.__call__, Remote.__getattr__, and so on
+    setattr(Remote, f"__{_name}__", _asking(_name))
 
 
 class Peer:

@@ -78,7 +78,10 @@ class EngineTrials:
             # A group is run whole, in the same passes as without a cache, so that results are identical.
             if not all(self._is_known(trial.key) for trial in group):
                 for trial, sums in zip(group, self._scored(group), strict=True):
-                    self._keep(trial.key, softmax(sums))
+                    if not self._is_known(trial.key):
+                        self._known[trial.key] = softmax(sums)
+                        if self._store is not None:
+                            self._store.put(trial.key, {_NAME: self._known[trial.key]})
                 self.sets_read += sum(bool(trial.demonstrations.examples) for trial in group)
                 self.inputs_scored += len(group) * len(rows)
             done += len(group)
@@ -159,9 +162,3 @@ class EngineTrials:
             if arrays is not None:
                 self._known[key] = arrays[_NAME]
         return key in self._known
-
-    def _keep(self, key: str, probabilities: Floats) -> None:
-        if not self._is_known(key):
-            self._known[key] = probabilities
-            if self._store is not None:
-                self._store.put(key, {_NAME: probabilities})

@@ -61,7 +61,10 @@ class Server:
         """Label the rows of a request."""
         if not self.labeller.loaded:
             raise HTTPException(503, "the model is being loaded; try again later", RETRY)
-        skip = _skips(request)
+        on_error = request.query_params.get("on_error", "stop")
+        if on_error not in ("stop", "skip"):
+            raise HTTPException(400, f"on_error={on_error}: use stop or skip")
+        skip = on_error == "skip"
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
             raise HTTPException(415, f"send the header Content-Type: {KIND}")
         async with self._body(request) as body:
@@ -146,13 +149,6 @@ class Server:
             "waiting": self.batches.waiting,
         }
         return _json(about, 200 if served.loaded else 503, None if served.loaded else RETRY)
-
-
-def _skips(request: Request) -> bool:
-    value = request.query_params.get("on_error", "stop")
-    if value not in ("stop", "skip"):
-        raise HTTPException(400, f"on_error={value}: use stop or skip")
-    return value == "skip"
 
 
 def _mistakes(rows: Any) -> dict[str, Any]:
