@@ -120,7 +120,9 @@ def connected(address: str) -> Any:
     if ray.is_initialized():
         return ray
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    common["runtime_env"] = {"env_vars": worker_settings()}
+    settings = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    variables = {"PYTHONPATH": module_path(os.environ), **SAFE_PATH, **settings}  # of the workers
+    common["runtime_env"] = {"env_vars": variables}
     at_end = signal.getsignal(signal.SIGTERM)
     try:
         if address == LOCAL:
@@ -151,9 +153,3 @@ def _check_answers(address: str) -> None:
         raise ValueError("give HOST:PORT, as in 10.0.0.1:6379, or auto")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE):
         pass
-
-
-def worker_settings() -> dict[str, str]:
-    """The environment of workers: where the package is, and the settings of the libraries that this process has."""
-    settings = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
-    return {"PYTHONPATH": module_path(os.environ), **SAFE_PATH, **settings}

@@ -103,7 +103,14 @@ def agreement(state: SequenceState, first: Memory) -> Agreement:
     Raises InputError unless they have the same layers and widths, and agree as far as quantized weights do: they are
     then of the same model and the same tokens, in the layout that was assumed.
     """
-    _check_widths(state, first)
+    ours = [[tensor.shape[0] * tensor.shape[2] for tensor in tensors] for tensors in (first.keys, first.values)]
+    theirs = [[block.width for block in blocks] for blocks in (state.keys, state.values)]
+    if ours != theirs:
+        layers, width = len(state.keys), state.keys[0].width if state.keys else 0
+        raise InputError(
+            f"{state.name}: has {layers} layers of {width} keys for each token, the memory {len(ours[0])} of "
+            f"{ours[0][0]}; save the state with the model that made the memory"
+        )
     orders = (False, True) if all(tensor.shape[2] % 2 == 0 for tensor in first.keys) else (False,)
     by_order = {paired: _largest(state, state.keys, first.keys, paired) for paired in orders}
     paired = min(by_order, key=lambda each: by_order[each])
@@ -129,18 +136,6 @@ def write_state(memory: Memory, state: SequenceState, paired: bool, output: str 
             data[block.begin : block.end] = _encoded(state, block, _rows(tensor, in_pairs))
     with replacing(output) as temporary:
         temporary.write_bytes(data)
-
-
-def _check_widths(state: SequenceState, first: Memory) -> None:
-    """Raise InputError unless the state has the memory's layers, and as many values for each token in each."""
-    ours = [[tensor.shape[0] * tensor.shape[2] for tensor in tensors] for tensors in (first.keys, first.values)]
-    theirs = [[block.width for block in blocks] for blocks in (state.keys, state.values)]
-    if ours != theirs:
-        layers, width = len(state.keys), state.keys[0].width if state.keys else 0
-        raise InputError(
-            f"{state.name}: has {layers} layers of {width} keys for each token, the memory {len(ours[0])} of "
-            f"{ours[0][0]}; save the state with the model that made the memory"
-        )
 
 
 def _rows(tensor: Tensor, paired: bool) -> Tensor:

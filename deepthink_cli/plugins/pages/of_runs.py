@@ -101,19 +101,25 @@ def page_of_runs(report: Report, jobs: Sequence[JobResults], command: str = "", 
     Raises InputError for samples that cannot be read.
     """
     samples, missing = samples_of(jobs)
-    shown = panels(jobs, tasks)
+    about = []
+    if not len(samples):
+        about.append("These runs have no samples; deepthink run --samples keeps every input's scores.")
+    elif missing:
+        about.append(f"{missing:,} results have no samples, and their inputs are not listed.")
+    if len(samples) and not any(samples.texts):
+        about.append("These runs kept no texts of their inputs, which are named by their file and line.")
     return WebPage(
         title="Deep-Thinking against plain in-context learning",
         summary=[report.source, report.title],
         tables=[Table(heading or report.title, report.columns, rows) for heading, rows in report.sections],
         legend=report.legend,
         footnotes=report.footnotes,
-        curves=curves_of(shown),
+        curves=curves_of(panels(jobs, tasks)),
         settings=_settings(jobs),
         versions=versions(),
         command=command,
         samples=samples if len(samples) else None,
-        about_samples=_about_samples(len(samples), missing, any(samples.texts)),
+        about_samples=about,
     )
 
 
@@ -144,17 +150,6 @@ def _listed(name: str, texts: Sequence[str]) -> str:
     shown = [text or "none" for text in texts[:MAX_VALUES]]
     rest = len(texts) - len(shown)
     return ", ".join([*shown, *([f"and {rest} more"] if rest else [])])
-
-
-def _about_samples(rows: int, missing: int, has_texts: bool) -> list[str]:
-    if not rows:
-        return ["These runs have no samples; deepthink run --samples keeps every input's scores."]
-    notes = []
-    if missing:
-        notes.append(f"{missing:,} results have no samples, and their inputs are not listed.")
-    if not has_texts:
-        notes.append("These runs kept no texts of their inputs, which are named by their file and line.")
-    return notes
 
 
 INPUT = ("where", "gold", "candidates")  # of samples, the same at every iteration

@@ -37,7 +37,10 @@ def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], colum
     families = list(dict.fromkeys(job.arm.family for job in jobs))
     arms = sorted(
         dict.fromkeys(row.arm for row in rows),
-        key=lambda arm: (_place(arm.sampling, block.methods), families.index(arm.family)),
+        key=lambda arm: (
+            block.methods.index(arm.sampling) if arm.sampling in block.methods else 0,
+            families.index(arm.family),
+        ),
     )
     names, lines = varying(arms), dict[tuple[str, str], Line]()
     arms = [arm for arm in arms if not block.methods or arm.sampling in block.methods]
@@ -51,10 +54,6 @@ def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], colum
                     label = _label(arm, names, _method(block, of_arm.values()) if is_thinking else None)
                     lines.setdefault((model, label), _line(label, arm, of_arm, columns, is_thinking))
     return list(lines.values())
-
-
-def _place(sampling: str | None, methods: Sequence[str]) -> int:
-    return methods.index(sampling) if sampling in methods else 0
 
 
 def _within(blocks: Sequence[Block], jobs: Sequence[JobResults]) -> list[Block]:

@@ -186,7 +186,9 @@ def program_of(free: Free, text: str, fields: Mapping[str, Any]) -> Program:
     """
     assert free.program is not None
     answer = text if free.extract is None else found(free.extract, text) or text
-    values = {name: _lines(value) for name, value in fields.items()}
+    values = {
+        name: "\n".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in fields.items()
+    }
 
     def filled(match: re.Match[str]) -> str:
         if match[1] not in values:
@@ -195,7 +197,3 @@ def program_of(free: Free, text: str, fields: Mapping[str, Any]) -> Program:
 
     before, _, tests = free.program.partition("{answer}")
     return Program(re.sub(_COLUMN, filled, before), answer, re.sub(_COLUMN, filled, tests))
-
-
-def _lines(value: Any) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -25,13 +25,11 @@ def trials_of(pool: Pool) -> Trials:
     return pool.trials
 
 
-def random_set(pool: Pool, shots: int, draw: random.Random) -> list[int]:
-    """Rows drawn without replacement, in random order; equal numbers of every label if the pool is balanced."""
-    return next(random_sets(pool, shots, draw))
-
-
 def random_sets(pool: Pool, shots: int, draw: random.Random) -> Iterator[list[int]]:
-    """Yield random sets without end, in which all rows, or all of a label, occur equally often, or once more."""
+    """Yield random sets in random order, without end, in which all rows occur equally often, or once more.
+
+    If the pool is balanced, a set has equal numbers of every label, and all rows of a label occur equally often.
+    """
     shares = pool.shares(shots) if pool.balanced else {"": shots}
     dealt = [
         _deal(pool.by_label[label] if pool.balanced else range(len(pool)), share, draw)
@@ -165,7 +163,7 @@ def local_entropy(probabilities: Floats) -> float:
 
 
 def _best_order(pool: Pool, shots: int, draw: random.Random, entropy: Callable[[Floats], float]) -> Choice:
-    rows = random_set(pool, shots, draw)
+    rows = next(random_sets(pool, shots, draw))
     others = [row for row in range(len(pool)) if row not in set(rows)]
     probes = draw.sample(others, min(DEV, len(others))) or sorted(rows)
     orders = _orders(rows, draw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -27,10 +27,6 @@ from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.plugins.vectors.options import VectorOptions
-
-if TYPE_CHECKING:
-    from deepthink_cli.plugins.vectors.file import VectorsFile
-    from deepthink_cli.plugins.vectors.make import VectorsPlan
 
 Rows = Annotated[
     str | None,
@@ -89,20 +85,15 @@ def vectors(
 
         plan = plan_vectors(pool, model_options, options, task, tell)
         file = extract_and_save(plan, output, tell)
-    rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"
-    _report(plan, file, output, rows, common)
-
-
-def _report(plan: VectorsPlan, file: VectorsFile, output: Path, rows: str, common: CommonArguments) -> None:
-    options = plan.options
     if common.as_json:
         write_json(file.summary())
     layers, labels = file.shape[0], len(file.metadata.labels)
     passes = f"{options.episodes} episodes, {2 * options.episodes} passes over {plan.tokens:,} tokens"
-    prompt = f"{len(plan.prompt.places)} demonstrations, L = {len(plan.prompt.demonstrations.token_ids)} tokens"
+    read = f"{len(plan.prompt.places)} demonstrations, L = {len(plan.prompt.demonstrations.token_ids)} tokens"
+    labelled = "LABELLED" if task is None else f"--task {task_words(task, source)}"
     for line in (
         f"{passes}, from {len(plan.pool.free):,} labelled rows of {plan.pool.name}",
-        f"wrote {output} ({size(file.container.size)}: {layers} layers, {labels} labels; prompt of {prompt})",
-        f"next: deepthink eval {output} {rows} --alpha {options.alpha:g}",
+        f"wrote {output} ({size(file.container.size)}: {layers} layers, {labels} labels; prompt of {read})",
+        f"next: deepthink eval {output} {labelled} --alpha {options.alpha:g}",
     ):
         note(line, common.quiet)

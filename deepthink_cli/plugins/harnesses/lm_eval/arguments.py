@@ -77,20 +77,14 @@ def device_of(device: str | None) -> str:
 
 def _named(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """The options; errors name the argument instead of an option of the command line."""
-    texts = {
-        name: str(value) if isinstance(value, int | float) and _is_text(kind, name) else value
-        for name, value in values.items()
-        if name in kind.model_fields
-    }
+    given = {name: value for name, value in values.items() if name in kind.model_fields}
+    for name, value in given.items():  # the harness may have read a text as a number
+        if isinstance(value, int | float) and kind.model_fields[name].annotation in (str, str | None, Path | None):
+            given[name] = str(value)
     try:
-        return kind.checked(**texts)
+        return kind.checked(**given)
     except InputError as error:
         raise InputError(*map(_as_argument, error.problems)) from error
-
-
-def _is_text(kind: type[Any], name: str) -> bool:
-    """Whether an argument is text, which the harness may have read as a number."""
-    return kind.model_fields[name].annotation in (str, str | None, Path | None)
 
 
 def _as_argument(problem: Problem) -> Problem:
