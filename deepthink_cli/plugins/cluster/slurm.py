@@ -14,7 +14,6 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.processes import python
 
 WORKERS = "--workers"  # the option that asks for the script; a shard does not have it
-_LINE_BREAK = re.compile(r"[\n\r]")
 
 
 def write(shards: int, out: Path, arguments: Sequence[str], tell: Tell) -> str:
@@ -25,14 +24,15 @@ def write(shards: int, out: Path, arguments: Sequence[str], tell: Tell) -> str:
     if out.name == "":
         raise InputError(f"-o {out}: name a folder, beside which the script is written")
     path = out.absolute().with_name(f"{out.name}.sbatch")
-    if _LINE_BREAK.search(str(path)):
+    if re.search(r"[\n\r]", str(path)):
         raise InputError(f"-o {path}: a line break in it would end a line of the script; name another folder")
-    logs = path.with_name(f"{out.name}-%A-%a.log")
+    logs = str(path.with_name(f"{out.name}-%A-%a.log"))
+    quote = '"' if re.search(r"\s", logs) else ""  # as sbatch reads a path with spaces
     lines = [
         "#!/bin/bash",
         f"#SBATCH --job-name=deepthink-{re.sub(r'[^A-Za-z0-9_.-]', '_', out.name)}",
         f"#SBATCH --array=1-{shards}",
-        f"#SBATCH --output={_quoted(str(logs))}",
+        f"#SBATCH --output={quote}{logs}{quote}",
         "set -euo pipefail",
         f"cd {shlex.quote(os.getcwd())}",
         f"exec {shlex.join(python('-m', 'deepthink_cli', *_of_shard(arguments)))} "
@@ -52,8 +52,3 @@ def _of_shard(arguments: Sequence[str]) -> Iterator[str]:
             next(rest, None)
         elif word.partition("=")[0] != WORKERS:
             yield word
-
-
-def _quoted(path: str) -> str:
-    """A path as sbatch reads it from a line of the script: quoted if it contains a space."""
-    return f'"{path}"' if re.search(r"\s", path) else path

@@ -65,8 +65,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         """The log-probability of every choice of every row, in nats, tokenised as by lighteval's own model."""
         requests, owners = [], []
         for number, doc in enumerate(docs):
-            context = self._context(doc, number)
-            alone = self.tok_encode(context.context) if context.start else []
+            context, alone = self._context(doc, number)
             pairs = self.tok_encode_pair(str(context), doc.choices, pairwise=True)
             for prompt, continuation in zip(*pairs, strict=True):
                 requests.append(request_of(context, alone, prompt, continuation, self._most))
@@ -89,8 +88,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
 
         requests, wanted = [], []
         for number, doc in enumerate(docs):
-            context, new = self._context(doc, number), doc.generation_size or NEW
-            alone = self.tok_encode(context.context) if context.start else []
+            (context, alone), new = self._context(doc, number), doc.generation_size or NEW
             requests.append(request_of(context, alone, self.tok_encode(str(context)), (), self._most - new))
             wanted.append(Decoding(max_new_tokens=new, stop=tuple(doc.stop_sequences or ())))
         return [
@@ -98,11 +96,12 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
             for request, each in zip(requests, written(self.memories, requests, wanted), strict=True)
         ]
 
-    def _context(self, doc: Any, number: int) -> SplitContext:
-        """The prompt of a row, with the place where its query begins."""
+    def _context(self, doc: Any, number: int) -> tuple[SplitContext, list[int]]:
+        """The prompt of a row, with the place where its query begins, and the tokens of what precedes that."""
         prompt = self.prompts.prepare_prompt(doc)
         own = doc.query.removeprefix(doc.instruction or "").strip()
         query = next((text for text in (doc.query, own) if prompt.endswith(text)), "")
         if not query:
             raise InputError(f"task {doc.task_name}, row {number}: its prompt does not end with its query")
-        return SplitContext(prompt, len(prompt) - len(query), (doc.task_name, number))
+        context = SplitContext(prompt, len(prompt) - len(query), (doc.task_name, number))
+        return context, self.tok_encode(context.context) if context.start else []

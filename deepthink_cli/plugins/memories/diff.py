@@ -176,10 +176,14 @@ def compare_labels(
     first = scorers[0].load(spec, tell)
     second = scorers[1].load(first.engine, tell)
     progress = Progress("comparing labels", 0, rows[0].count)
-    answers = [
-        _answers(loaded, each, told, progress)
-        for loaded, each, told in zip((first, second), rows, (silent, tell), strict=True)
-    ]
+
+    def answers_of(loaded: Loaded, given: EvaluatedRows, told: Tell) -> Iterator[Prediction | Skipped]:
+        """The predictions of a memory, after its stored correction, if any."""
+        parts = loaded(given.queries, size=EVALUATED, skip=EVERY_REASON, progress=progress, tell=told)
+        for row in chain.from_iterable(parts):
+            yield row if isinstance(row, Skipped) else answer_of(row, loaded.scorer.calibrate)
+
+    answers = answers_of(first, rows[0], silent), answers_of(second, rows[1], tell)
     labelled, skipped = list[LabelledRow](), Counter(rows[0].skipped)
     for number, pair in enumerate(zip(*answers, strict=True)):
         match pair:
@@ -190,13 +194,6 @@ def compare_labels(
     if not labelled:
         raise InputError(f"{rows[0].split}: no row can be scored by both memories: {'; '.join(skipped)}")
     return ComparedLabels(tuple(labelled), rows[0].split, rows[0].task, dict(skipped))
-
-
-def _answers(loaded: Loaded, rows: EvaluatedRows, tell: Tell, progress: Progress) -> Iterator[Prediction | Skipped]:
-    """The predictions of a memory, after its stored correction, if any."""
-    parts = loaded(rows.queries, size=EVALUATED, skip=EVERY_REASON, progress=progress, tell=tell)
-    for row in chain.from_iterable(parts):
-        yield row if isinstance(row, Skipped) else answer_of(row, loaded.scorer.calibrate)
 
 
 def _listed(labels: set[str]) -> str:

@@ -54,7 +54,7 @@ def write_records(jobs: Sequence[JobResults], folder: Path, created: int, iterat
 def _write(results: Sequence[Result], folder: Path, created: int) -> Path:
     setting, (developer, name) = results[0].setting, _owned(results[0].setting.model)
     keys = hashlib.sha256("".join(result.key for result in results).encode()).digest()
-    parts = (_component(part) for part in (setting.task, developer, name))
+    parts = (re.sub(r"[^\w.-]", "_", part).lstrip(".") or UNSPECIFIED for part in (setting.task, developer, name))
     path = PurePosixPath("data", *parts, f"{uuid.UUID(bytes=keys[:16], version=4)}.json")
     model_id = name if developer == UNSPECIFIED else f"{developer}/{name}"
     values = {
@@ -214,13 +214,4 @@ def _details(result: Result) -> dict[str, str]:
     """Everything that identifies the row: the method, the demonstrations and the digests, as texts."""
     values = {name: value for name, value in asdict(result.setting).items() if value is not None and name != "model"}
     values |= {"shots_used": result.shots_used, "demonstration_tokens": result.length}
-    return {name: _text(value) for name, value in values.items()}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json_line(value).strip()
-
-
-def _component(name: str) -> str:
-    """A name as one component of a path."""
-    return re.sub(r"[^\w.-]", "_", name).lstrip(".") or UNSPECIFIED
+    return {name: value if isinstance(value, str) else json_line(value).strip() for name, value in values.items()}

@@ -126,7 +126,9 @@ def curves(panels: Sequence[Panel], view: View = ACCURACY) -> Figure:
         _draw_panel(figure.add_subplot(rows, columns, number), panel, looks, view)
     figure.legend(handles=handles, ncols=abreast, **LEGEND)
     figure.supylabel(view.axis, fontsize=7.5)
-    figure.supxlabel(f"iterations T\n{_seeds(panels, view)}", fontsize=7.5)
+    counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
+    about = "one seed" if max(counts) == 1 else f"mean of {span(counts)} seeds, band: {view.band}"
+    figure.supxlabel(f"iterations T\n{about}", fontsize=7.5)
     return figure
 
 
@@ -203,12 +205,6 @@ def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]], view
     if view is ACCURACY and any(panel.majority is not None for panel in panels):
         handles.append(Line2D([], [], color=GREY, linewidth=0.7, linestyle="-.", label="majority class"))
     return handles
-
-
-def _seeds(panels: Sequence[Panel], view: View) -> str:
-    """The meaning of lines and bands, for the axis label below the figure."""
-    counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
-    return "one seed" if max(counts) == 1 else f"mean of {span(counts)} seeds, band: {view.band}"
 
 
 Block = tuple[str, Seed]

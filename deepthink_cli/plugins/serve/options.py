@@ -61,7 +61,15 @@ class ServeOptions(Options):
 
     def token(self) -> str | None:
         """The token, if any; raises InputError for a wrong token, and without a token if others can connect."""
-        token = os.environ.get(TOKEN, "") if self.token_file is None else _first_line(self.token_file)
+        token = os.environ.get(TOKEN, "")
+        if self.token_file is not None:
+            try:
+                with self.token_file.open(encoding="utf-8") as file:
+                    token = file.readline().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+                reason = f"cannot be read ({reason}); name a file with a token"
+                raise InputError.of("token_file", self.token_file, reason) from error
         if token and not (token.isascii() and token.isprintable() and " " not in token):
             raise InputError(f"{self.token_file or TOKEN}: a token has printable ASCII characters without blanks only")
         if self.token_file is not None and not token:
@@ -99,12 +107,3 @@ def address_of(listener: socket.socket) -> str:
     """The address of a socket as clients write it: `http://127.0.0.1:8000`."""
     host, port, *_ = listener.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _first_line(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.readline().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError.of("token_file", path, f"cannot be read ({reason}); name a file with a token") from error

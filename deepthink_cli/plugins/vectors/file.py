@@ -106,7 +106,7 @@ class VectorsFile:
                 body = bytearray(file.read())
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}") from error
-        if self._digest(self.metadata, body) != self.metadata.sha256:
+        if _digest(self.metadata, self.shape, body) != self.metadata.sha256:
             raise InputError(f"{self.path}: damaged: its bytes do not match its digest; {_AGAIN}")
         return body
 
@@ -123,16 +123,13 @@ class VectorsFile:
     def with_alpha(self, alpha: float) -> VectorsFile:
         """The file as it would be with this factor of the vectors; its bytes are verified."""
         changed = replace(self.metadata, alpha=alpha)
-        return replace(self, metadata=replace(changed, sha256=self._digest(changed, self.body)))
+        return replace(self, metadata=replace(changed, sha256=_digest(changed, self.shape, self.body)))
 
     def summary(self) -> dict[str, Any]:
         """The metadata and sizes as one JSON-ready object, without token ids."""
         fields = _METADATA.dump_python(self.metadata, mode="json")
         fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
         return {"file": self.path, "bytes": self.container.size, "shape": list(self.shape), **fields}
-
-    def _digest(self, metadata: VectorsMetadata, body: bytearray) -> str:
-        return digest(_text(replace(metadata, sha256="")), {NAME: ("F32", self.shape)}, lambda _: body)
 
 
 _AGAIN = "run deepthink vectors again, or copy the file again"
@@ -184,11 +181,15 @@ def save_vectors(unsigned: VectorsMetadata, tensor: Tensor, path: str | Path) ->
 
     stored = tensor.contiguous()
     body = stored.view(torch.uint8).numpy().tobytes()
-    signed = digest(_text(replace(unsigned, sha256="")), {NAME: ("F32", tuple(stored.shape))}, lambda _: body)
+    signed = _digest(unsigned, tuple(stored.shape), body)
     with replacing(path) as temporary:
         write_tensors({NAME: stored}, temporary, KEY, _text(replace(unsigned, sha256=signed)))
         written = read_vectors(temporary)
     return replace(written, container=replace(written.container, path=str(path)))
+
+
+def _digest(metadata: VectorsMetadata, shape: tuple[int, ...], body: bytes | bytearray) -> str:
+    return digest(_text(replace(metadata, sha256="")), {NAME: ("F32", shape)}, lambda _: body)
 
 
 def _text(metadata: VectorsMetadata) -> str:
