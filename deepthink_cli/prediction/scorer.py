@@ -26,7 +26,7 @@ from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, load
+from deepthink_cli.engine.opening import load
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
@@ -162,8 +162,6 @@ class Scorer:
         for each in self.memories:
             members.append(each.read_by(engine))
             check_memories(each, members[-1], engine, tell)
-        if engine is not model:
-            describe_engine(engine, tell)
         return Loaded(self, engine, members, started)
 
 
