@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor, labelling_inline
 from helpers.said import Captured
 
-from deepthink_cli.cli import predict as command
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
-from deepthink_cli.scoring.pipeline import CHUNK
+from deepthink_cli.prediction.predict import Labelling
+from deepthink_cli.scoring.pipeline import CHUNK, Part
 
 Given = tuple[str, Path]
 
@@ -119,19 +119,16 @@ def test_an_interrupted_labelling_of_a_folder_is_continued(
     for number in range(3):
         write(folder / f"part-{number}.parquet", text=[f"film {number} {row}" for row in range(200)])
     assert labels(memory, folder, tmp_path / "alone.jsonl") == 0
-    here, chunks = command._here, 1
+    label, chunks = Labelling.__call__, 1
 
-    def interrupted(*given: Any) -> Callable[..., Any]:
-        def parts(*rows: Any, **more: Any) -> Any:
-            for number, part in enumerate(here(*given)(*rows, **more)):
-                if number == chunks:
-                    raise KeyboardInterrupt
-                yield part
-
-        return parts
+    def interrupted(*given: Any, **more: Any) -> Iterator[Part]:
+        for number, part in enumerate(label(*given, **more)):
+            if number == chunks:
+                raise KeyboardInterrupt
+            yield part
 
     with monkeypatch.context() as patched:
-        patched.setattr(command, "_here", interrupted)
+        patched.setattr(Labelling, "__call__", interrupted)
         assert labels(memory, folder, tmp_path / "out.jsonl", "--resume") == 130
     assert (tmp_path / "out.jsonl.partial").exists()
     capsys.readouterr()

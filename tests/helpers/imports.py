@@ -7,7 +7,7 @@ import sys
 
 # From the bottom up, as in docs/architecture.md: a module imports only from its own folder and from those before it.
 ORDER = (
-    *("errors", "io", "registry", "options", "events", "updates", "method"),
+    *("errors", "io", "registry", "events", "options", "observers", "updates", "method"),
     *("data", "corrections", "provenance", "memory", "advice"),
     *("model", "engine", "thinking", "artifact", "scoring"),
     *("calibration", "multilabel"),

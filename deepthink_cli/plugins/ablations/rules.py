@@ -16,15 +16,10 @@ from deepthink_cli.updates import Gate, Place
 
 
 @dataclass(frozen=True)
-class Ablation(Gate):
-    """A gate that is not the same for every tensor and reading."""
+class KeysOnly(Gate):
+    """The gate on keys; values stay those of the first reading: V~_t = V_1."""
 
     source = "this project"
-
-
-@dataclass(frozen=True)
-class KeysOnly(Ablation):
-    """The gate on keys; values stay those of the first reading: V~_t = V_1."""
 
     def eta_at(self, place: Place) -> float:
         """Eta for keys, 0 for values."""
@@ -32,8 +27,10 @@ class KeysOnly(Ablation):
 
 
 @dataclass(frozen=True)
-class ValuesOnly(Ablation):
+class ValuesOnly(Gate):
     """The gate on values; keys stay those of the first reading: K~_t = K_1."""
+
+    source = "this project"
 
     def eta_at(self, place: Place) -> float:
         """Eta for values, 0 for keys."""
@@ -41,8 +38,10 @@ class ValuesOnly(Ablation):
 
 
 @dataclass(frozen=True)
-class LayerRamp(Ablation):
+class LayerRamp(Gate):
     """A share of eta that is `first` in layer 0 and `last` in the last layer, and changes linearly between them."""
+
+    source = "this project"
 
     first: Share = 0.0
     last: Share = 1.0
@@ -54,8 +53,10 @@ class LayerRamp(Ablation):
 
 
 @dataclass(frozen=True)
-class LowerHalf(Ablation):
+class LowerHalf(Gate):
     """The gate in the lower half of the layers, without the middle one of an odd number; the others do not change."""
+
+    source = "this project"
 
     def eta_at(self, place: Place) -> float:
         """Eta below half of the depth, 0 above."""
@@ -63,8 +64,10 @@ class LowerHalf(Ablation):
 
 
 @dataclass(frozen=True)
-class UpperHalf(Ablation):
+class UpperHalf(Gate):
     """The gate in the upper half of the layers, with the middle one of an odd number; the others do not change."""
+
+    source = "this project"
 
     def eta_at(self, place: Place) -> float:
         """Eta above half of the depth, 0 below."""
@@ -72,8 +75,10 @@ class UpperHalf(Ablation):
 
 
 @dataclass(frozen=True)
-class InverseTime(Ablation):
+class InverseTime(Gate):
     """The gate eta / n at the n-th update, n = t - 1; with eta = 1 the memory is the mean of readings 2 to t."""
+
+    source = "this project"
 
     def eta_at(self, place: Place) -> float:
         """Eta / (t - 1)."""
@@ -81,12 +86,14 @@ class InverseTime(Ablation):
 
 
 @dataclass(frozen=True)
-class Cosine(Ablation):
+class Cosine(Gate):
     """A gate that falls from eta to 0 along half a cosine, over T = `readings` readings; 0 in later ones.
 
     `readings` does not follow the number of readings that are made, so that the memory after t of them is the same
     whatever T is.
     """
+
+    source = "this project"
 
     readings: Annotated[int, Field(ge=2)] = 15
 
