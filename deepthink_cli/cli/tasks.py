@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
+from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -188,22 +188,19 @@ def _hub(task: Task) -> str:
 
 
 def _many(tasks: list[Task], whole: bool) -> None:
-    """A table of the tasks; with `whole`, the tasks of a group are listed below the table instead."""
+    """A table of the tasks; with `whole`, of those alone that stand in no folder, and the groups with their sizes."""
     listed = [task for task in tasks if "/" not in task.name] if whole else tasks
     report(table("task", "shots", "paper", "official", "candidates", rows=list(map(_line, listed))))
     if whole:
         from deepthink_cli.tasks.catalogue import groups
 
-        for group, members in groups().items():
-            names = ", ".join(name.removeprefix(f"{group}/") for name in members)
-            lines = textwrap.wrap(names, WIDTH - 4) if group.count("/") == 0 else []
-            report("", f"{group}: {len(members)} tasks", *(f"  {line}" for line in lines))
-        report("", "deepthink tasks NAME shows one; --task takes names, groups (run) and task files.")
+        sizes = ", ".join(f"{group} ({len(members)})" for group, members in groups().items() if "/" not in group)
+        report("", *textwrap.wrap(f"groups: {sizes}", 80, break_long_words=False, break_on_hyphens=False))
+        report("", "deepthink tasks NAME shows a task or the tasks of a group.")
 
 
 def _line(task: Task) -> list[str]:
     rows = {name: str(protocol.rows or "") for name, protocol in task.protocols.items()}
     number = task.candidates.number if task.candidates else None
-    candidates = _candidates(task, f"{number or 'each its'} own")
-    shown = candidates if len(candidates) <= 62 else f"{candidates[:59]}..."
-    return [task.name, str(task.shots), rows.get("paper", ""), rows.get("official", ""), shown]
+    candidates = textwrap.shorten(_candidates(task, f"{number or 'each its'} own"), 36, placeholder=" ...")
+    return [task.name, str(task.shots), rows.get("paper", ""), rows.get("official", ""), candidates]

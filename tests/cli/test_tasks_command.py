@@ -13,13 +13,16 @@ from helpers.tiny import tiny_task
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.tasks.catalogue import built_in
+from deepthink_cli.tasks.catalogue import built_in, groups
 from deepthink_cli.tasks.files import read_tasks
 
 
-def test_the_list_names_every_task(capsys: Captured) -> None:
-    listed = output(capsys, "tasks")
-    assert all(name.rsplit("/", maxsplit=1)[-1] in listed for name in built_in())
+def test_the_list_fits_one_screen_and_with_its_groups_names_every_task(capsys: Captured) -> None:
+    lines = output(capsys, "tasks").splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+    listed = "\n".join([*lines, *(output(capsys, "tasks", group) for group in groups() if group in "\n".join(lines))])
+    assert all(name in listed for name in built_in())
     assert len(json_of(capsys, "tasks", "--json")) == len(built_in())
 
 
