@@ -133,12 +133,13 @@ def connected(address: str) -> Any:
             ray.init(address=address, **common)
     except Exception as error:  # Ray raises plain exceptions too, as where a node takes too long to start
         reason = " ".join(str(error).split())[:160]
-        raise DeepThinkError.of(
-            "workers",
-            f"ray:{address}",
+        if address == LOCAL:
+            told = f"Ray does not start here ({reason}); try again when this machine is less busy, or without Ray"
+            raise DeepThinkError.of("workers", "ray", told) from error
+        told = (
             f"no Ray cluster answers ({reason}); start one with `ray start --head`, or omit the address to start one "
-            "on this machine",
-        ) from error
+        )
+        raise DeepThinkError.of("workers", f"ray:{address}", f"{told}on this machine") from error
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, at_end)  # Ray's own prints a trace, and aborts
     return ray
