@@ -93,9 +93,12 @@ def calibrate(
     if evaluated is not None:
         scorer.check_tokens(spec, evaluated.source or evaluated.split, evaluated.checked)
     loaded = scorer.load(spec, tell).with_first_reading()
+    correction = thresholds = None
     if scorer.gives_several and evaluated is not None:
-        return save_calibrated(header, None, output, _thresholds(loaded, name, evaluated, tell))
-    return save_calibrated(header, _correction(loaded, name, evaluated, tell), output)
+        thresholds = _thresholds(loaded, name, evaluated, tell)
+    else:
+        correction = _correction(loaded, name, evaluated, tell)
+    return save_calibrated(read_header(memory), correction, output, thresholds)  # it may have been replaced meanwhile
 
 
 def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> Thresholds:

@@ -171,9 +171,10 @@ def corrections(
 def own_candidates(name: str, where: str) -> InputError:
     """The error of a row whose candidates are not the labels of the other rows."""
     usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
+    given = f"{option('calibrate')} {name} needs the memory's labels"
+    reason = "the memory's correction is of its labels" if name == STORED else given
     return InputError(
-        f"{where}: has candidates of its own, and {option('calibrate')} {name} is of the memory's labels; use "
-        f"{option('calibrate')} {NONE}, or one of {usable}"
+        f"{where}: has candidates of its own, and {reason}; use {option('calibrate')} {NONE}, or one of {usable}"
     )
 
 

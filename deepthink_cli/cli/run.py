@@ -226,6 +226,7 @@ class RunProgress:
         before = [each for each in rows if each.setting.iteration == 1 < setting.iteration]
         first = f"T = 1: {before[-1].accuracy:.1%}, " if before else ""
         gate = f", {brief(setting.gate)}" if len({each.setting.gate for each in rows}) > 1 else ""
-        skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
-        found = f"{first}T = {setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"
+        more = f", {setting.calibration}" if setting.calibration else ""
+        more += f", {sum(row.skipped.values())} skipped" if row.skipped else ""
+        found = f"{first}T = {setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{more}"
         self.tell(Note(f"{job.label}: {found} ({self._speed:,.0f} inputs/s, job {self.done} of {self.jobs})"))

@@ -16,9 +16,8 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
-from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.io.atomic import refusals
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -205,8 +204,11 @@ def seekable(source: RowSource) -> Iterator[BinaryIO]:
             yield stream
             return
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as copy:
-            with refusals(Problem(place=tempfile.gettempdir()), "; free space there, or set TMPDIR"):
+            try:
                 copyfileobj(stream, copy)
+            except OSError as error:
+                told = f"cannot be copied to {tempfile.gettempdir()} ({error.strerror})"
+                raise DeepThinkError(f"{source.name}: {told}; free space there, or set TMPDIR") from error
             copy.seek(0)
             yield copy  # type: ignore[misc]
 

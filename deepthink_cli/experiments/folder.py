@@ -6,6 +6,7 @@ is done has a `shard.json` with the digest of the plan, by which a report tells 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Prediction
 
 LOCK = ".lock"
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class RunFolder:
@@ -149,6 +151,11 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
             folder,
             f"another deepthink run (process {holder or 'unknown'}) writes there; wait for it, or name another folder",
         ) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        told = f"the file system has no locks ({error.strerror}), which a run needs; name a folder on another"
+        raise DeepThinkError.of("output", folder, told) from error
 
 
 def _write_process_number(descriptor: int) -> None:

@@ -285,21 +285,26 @@ OTHER = {
 Name = tuple[object, ...]
 
 
-def check_same_data(rows: Iterable[Result], planned: Iterable[Setting] = ()) -> None:
-    """Raise InputError if rows come from other data than those that are planned, or than other rows of the same names.
+def check_same_data(rows: Iterable[Result], planned: Iterable[Setting] | None = None) -> None:
+    """Raise InputError if rows come from other data than those that are planned; without a plan, than each other.
 
     One line for each job and part.
     """
     first: dict[Name, tuple[str | None, str]] = {}
     differing: dict[Name, list[tuple[Result, dict[str, str]]]] = {}
-    for setting in planned:
+    for setting in planned or ():
         first |= {name: (getattr(setting, digest), "this command uses") for digest, name in _names(setting).items()}
-    way = f"name a new {option('output')}, or remove these rows" if first else "report their runs separately"
+    way = (
+        f"name a new {option('output')}, or remove these rows"
+        if planned is not None
+        else "report their runs separately"
+    )
     for row in rows:
         setting, other = row.setting, dict[str, str]()
         for digest, name in _names(setting).items():
-            known, where = first.setdefault(name, (getattr(setting, digest), row.where))
-            if known != getattr(setting, digest):
+            own = getattr(setting, digest), row.where
+            known, where = first.setdefault(name, own) if planned is None else first.get(name, own)
+            if known != own[0]:
                 other[digest] = where
         if other:
             job = (setting.task, setting.seed, setting.order_seed, setting.part)

@@ -87,13 +87,15 @@ class Labelling:
 
         They have the corrections that are estimated from rows: a bias is estimated from all rows up to the end of the
         chunk. The first `start` rows are not labelled; `before` holds their predictions in chunks. `flush` is as in
-        `predictions`. Raises InputError for rows, calibrations and a model that do not fit.
+        `predictions`. Raises InputError for rows, calibrations and a model that do not fit, before anything is yielded.
         """
         spec, rows = self._found(tell)
         if label is None:
             label = partial(self.scorer.load(spec, tell), size=size, flush=flush, skip=self._reasons)
         progress = Progress("predicting", start, None if self.checked is None else self.checked.count)
-        parts = label(islice(rows, start, None), progress=progress, tell=tell)
+        return self._corrected(label(islice(rows, start, None), progress=progress, tell=tell), before, tell)
+
+    def _corrected(self, parts: Iterator[Part], before: Iterable[Sequence[Prediction]], tell: Tell) -> Iterator[Part]:
         scorer, labels = self.scorer, self.scorer.demonstrations.labels
         told = silent if scorer.calibrate or scorer.gives_several else tell
         calibrator = Calibrator(scorer.calibrate, labels)

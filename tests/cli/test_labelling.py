@@ -232,6 +232,14 @@ def test_a_wrong_option_is_refused(
     assert message.format(inputs=inputs) in capsys.readouterr().err
 
 
+def test_a_table_on_stdout_has_no_header_where_a_row_is_refused(
+    memory: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    long = write_rows(tmp_path / "long.jsonl", [{"review": "word " * 5000}])
+    assert run(["predict", str(memory), str(long), "--output-format", "csv"]) == 2
+    assert capsys.readouterr().out == ""
+
+
 def test_other_outputs_have_formats_too(memory: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["eval", str(memory), str(demos), "-o", str(tmp_path / "s.doc")]) == 2
     assert "s.doc: unknown format '.doc'" in capsys.readouterr().err

@@ -154,5 +154,5 @@ def test_what_cannot_be_fitted_is_refused_before_the_weights_are_loaded(
 
 def test_a_task_of_own_candidates_is_refused_by_name(models: Models, capsys: Captured) -> None:
     words = "run --task copa --choose-on dev:24 --calibrate head -q -m"
-    message = "task copa: has candidates of its own, and --calibrate head is of the memory's labels; use"
+    message = "task copa: has candidates of its own, and --calibrate head needs the memory's labels; use"
     assert message in refused(capsys, *words.split(), models("llama"))

@@ -133,8 +133,8 @@ def test_context_tuning_is_judged_by_trec_after_batch_calibration(
     evidence: Evidence, after: float, verdict: str
 ) -> None:
     rows = [
-        {"memory": memory, "correction": "batch", "task": "trec", "seed": 0, "n": 100, "right": round(100 * share)}
-        for memory, share in (("T = 1", 0.7), ("ct-kv", after))
+        {"memory": memory, "correction": "batch", "labelled": 0, "task": "trec", "seed": 0, "n": 100, "right": right}
+        for memory, right in (("T = 1", 70), ("ct-kv", round(100 * after)))
     ]
     assert predictions.context_tuning_learns(Results(evidence, rows)).verdict == verdict
 
