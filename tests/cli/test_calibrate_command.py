@@ -186,7 +186,7 @@ def test_a_correction_of_another_score_or_of_other_candidates_is_refused_with_th
     words = ["predict", str(memory), str(own), "-q", "--score", "mean"]
     assert run(words) == 2
     error = capsys.readouterr().err
-    assert f"{own}:1: has candidates of its own, and --calibrate stored needs the memory's labels" in error
+    assert f"{own}:1: has candidates of its own, and the memory's correction is of its labels" in error
     assert run([*words, "--calibrate", "none"]) == 0
 
 
