@@ -50,7 +50,7 @@ them. The model is Gemma 3 270M: a base model with twice the parameters, and wei
 - Accuracies and areas are in percent, differences in points with 95 % intervals. *Matched* compares both sides with
   every label given as often. *AUC* is the area under the ROC curve of one label against the rest, mean over labels.
 - A prediction is a hit or a miss by the rule that was written down with it. Gemma has {seeds} of the five seeds that
-  were meant. No hit depends on an interval.
+  were meant, which SmolLM2 has. No hit depends on an interval.
 - {unchanged}
 - Row 8 leaves out AG News, where the demonstrations are longer than the windows of Gemma and `composed` is refused.
 - Row 9 is the nearest mean minus the bias fitted on the same labels. Row 10 is one task with one seed.
@@ -259,12 +259,12 @@ def _answer(second: Results, found: Sequence[Outcome | None]) -> str:
     verdicts = [OPEN if each is None else each.verdict for each in found]
     hits, misses = verdicts.count(HIT), verdicts.count(MISS)
     rests = [str(number) for number in RESTS_ON if verdicts[number - 1] != HIT]
-    held = f"{', '.join(rests)} not" if rests else "all hits"
+    held = f"are hits but for {', '.join(rests)}" if rests else "are all hits"
     accuracy, area = (second.change(PAPER, measure) for measure in ("accuracy", AUC))
     return fill(
         f"**Answer.** Of {len(found)} predictions, {hits} are hits and {misses} misses. In the paper's setting, with T "
         f"chosen by labelled rows, thinking changes Gemma's accuracy by {shown(accuracy)} points, from "
         f"{percent(accuracy.before)} % at T = 1, and the AUC by {shown(area)}. The predictions on which the page of "
-        f"evidence rests (1, 2, 5 and 7): {held}.",
+        f"evidence rests (1, 2, 5 and 7) {held}.",
         WIDTH,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -29,7 +30,9 @@ def interval(ends: Interval) -> str:
 
 
 def shown(change: Difference) -> str:
-    """A mean difference and its interval, in points."""
+    """A mean difference and its interval, in points; one seed gives no interval."""
+    if not all(map(math.isfinite, change.interval)):
+        return f"{points(change.mean)} (one seed)"
     return f"{points(change.mean)} [{interval(change.interval)}]"
 
 
