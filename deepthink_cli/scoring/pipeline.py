@@ -30,7 +30,7 @@ from deepthink_cli.scoring.heads import head_scores
 from deepthink_cli.scoring.likelihood import NotFiniteError, check_fits, observe_each, score_each
 from deepthink_cli.scoring.prediction import Prediction, Scores, averaged, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
-from deepthink_cli.scoring.steps import Fits
+from deepthink_cli.scoring.step import Fits
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory

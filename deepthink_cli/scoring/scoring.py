@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.registry import Registry
-from deepthink_cli.scoring.steps import Reread, Score, Step, Truncate
+from deepthink_cli.scoring.step import Step
+from deepthink_cli.scoring.steps.reread import Reread
+from deepthink_cli.scoring.steps.score import Score
+from deepthink_cli.scoring.steps.truncate import Truncate
 
 if TYPE_CHECKING:
     from deepthink_cli.model.tokens import AfterLabel, Ended, TokenizedQuery

@@ -232,9 +232,7 @@ def test_a_wrong_option_is_refused(
     assert message.format(inputs=inputs) in capsys.readouterr().err
 
 
-def test_a_table_on_stdout_has_no_header_where_a_row_is_refused(
-    memory: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_table_on_stdout_has_no_header_where_a_row_is_refused(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     long = write_rows(tmp_path / "long.jsonl", [{"review": "word " * 5000}])
     assert run(["predict", str(memory), str(long), "--output-format", "csv"]) == 2
     assert capsys.readouterr().out == ""

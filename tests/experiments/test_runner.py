@@ -47,7 +47,7 @@ def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(fcntl, "flock", none)
     with (
-        pytest.raises(DeepThinkError, match="has no locks .No locks available.*name a folder on another"),
+        pytest.raises(DeepThinkError, match=r"has no locks .No locks available.*name a folder on another"),
         open_run_folder(tmp_path / "out"),
     ):
         pass

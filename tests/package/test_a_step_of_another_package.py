@@ -13,12 +13,12 @@ from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.scoring.scoring import Scoring
-from deepthink_cli.scoring.steps import SCORES
+from deepthink_cli.scoring.steps.score import SCORES
 
 STEP = '''
 from typing import Annotated
 from deepthink_cli.options import DATA, Flag
-from deepthink_cli.scoring.steps import Step
+from deepthink_cli.scoring.step import Step
 
 class Preface(Step):
     """A line before every query."""

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.options import METHOD, Flag
-from deepthink_cli.scoring.steps import Step
+from deepthink_cli.scoring.step import Step
 
 if TYPE_CHECKING:
     from numpy import float64

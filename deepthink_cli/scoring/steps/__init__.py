@@ -1,0 +1,1 @@
+"""The steps of this package, a file for each."""
