@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
+Ways = Mapping[str, Mapping[int, Answers]]  # of scoring, each with its answers after every iteration
+
+
 def evaluate(
     memory: str | Path | OpenedMemory | Memory | Sequence[Memory] | Scorer,
     rows: str | Path | RowSource | EvaluatedRows,
@@ -70,9 +73,9 @@ def evaluate(
         scorer = replace(scorer, calibrate=())
     loaded, skipped = load_for(scorer, rows, options, skip is not None, tell, engine), Counter(rows.skipped)
     iterations = sorted(memory.iteration for memory in loaded.members[0])
-    names = dict.fromkeys((NONE, *scorer.calibrate))
     whole, rest = (
-        {name: {t: Answers(scorer.demonstrations.labels) for t in iterations} for name in names} for _ in range(2)
+        {name: {t: Answers(scorer.demonstrations.labels) for t in iterations} for name in (NONE, *scorer.calibrate)}
+        for _ in range(2)
     )
     examples = [example for each in scorer.memories for example in each.provenance.demonstrations.examples]
     was_read = is_among(examples, scorer.demonstrations.template, scorer.demonstrations.labels)
@@ -81,8 +84,6 @@ def evaluate(
             for name, by_iteration in ways.items():
                 by_iteration[row.iteration].add(row if name == NONE else row.calibrated[name].prediction)
     answers = whole[(*scorer.calibrate, NONE)[0]][iterations[-1]]
-    others = len(rest[NONE][iterations[-1]].gold)
-    read = len(answers.gold) - others
     report = EvaluationReport(
         _evaluation(whole),
         scorer,
@@ -91,7 +92,7 @@ def evaluate(
         rows.protocol,
         dict(skipped),
         time.perf_counter() - loaded.started,
-        Overlap(read, _evaluation(rest) if others else None) if read else None,
+        _overlap(whole, rest, iterations[-1]),
         unused_chat=scorer.demonstrations.chat is None
         and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
         coverage=tuple(answers.at_least(*each) for each in _thresholds(scorer)),
@@ -101,7 +102,14 @@ def evaluate(
     return report
 
 
-def _evaluation(ways: Mapping[str, Mapping[int, Answers]]) -> Evaluation:
+def _overlap(whole: Ways, rest: Ways, last: int) -> Overlap | None:
+    """The number of rows that are demonstrations, and the evaluation of the others; None if no row is one."""
+    others = len(rest[NONE][last].gold)
+    read = len(whole[NONE][last].gold) - others
+    return Overlap(read, _evaluation(rest) if others else None) if read else None
+
+
+def _evaluation(ways: Ways) -> Evaluation:
     """The evaluation of the raw answers, and of the answers after each calibration."""
     calibrated = {name: Evaluation.of(answers) for name, answers in ways.items() if name != NONE}
     return Evaluation.of(ways[NONE], calibrated)
