@@ -49,8 +49,8 @@ them. The model is Gemma 3 270M: a base model with twice the parameters, and wei
 
 - Accuracies and areas are in percent, differences in points with 95 % intervals. *Matched* compares both sides with
   every label given as often. *AUC* is the area under the ROC curve of one label against the rest, mean over labels.
-- A prediction is a hit or a miss by the rule that was written down with it. Gemma has {seeds} of the five seeds that
-  were meant, which SmolLM2 has. No hit depends on an interval.
+- A prediction is a hit or a miss by the rule that was written down with it, and *open* if neither holds. No hit
+  depends on an interval. SmolLM2 has five seeds, and Gemma {seeds} of these.
 - {unchanged}
 - Row 8 leaves out AG News, where the demonstrations are longer than the windows of Gemma and `composed` is refused.
 - Row 9 is the nearest mean minus the bias fitted on the same labels. Row 10 is one task with one seed.
