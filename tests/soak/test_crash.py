@@ -158,16 +158,19 @@ def test_a_disk_that_fills_up_leaves_the_old_file(
     place: Place, command: str, written: Written, tmp_path: Path, soak: Soak
 ) -> None:
     words, whole = commands(written, tmp_path)[command], tmp_path / "whole"
-    assert place.forks.run([*words, str(whole)]) == (0, "")
     (place.seen / "out").mkdir()
     name, seen = str(place.folder / "out" / "file"), place.seen / "out" / "file"
-    seen.write_bytes(OLD)
+    old = written.content if command == "think" else OLD  # a memory replaces a memory alone
+    seen.write_bytes(old)
+    words = [*words[:-1], "-T", "9", "-o"] if command == "think" else words
+    assert place.forks.run([*words, str(whole)]) == (0, "")
+    assert whole.read_bytes() != old
     steps = range(1, -(-whole.stat().st_size // STEP))  # in 64 KiB: all that is too little
     draw = soak.draw(f"full disk {command}")
     for step in draw.sample(steps, soak.count(1, len(steps))):
         refused = f"deepthink: -o {name}: cannot be written: {REFUSED[place.kind]}\n"
         assert place.run([*words, name], step * STEP) == (1, refused)
-        assert seen.read_bytes() == OLD
+        assert seen.read_bytes() == old
         assert os.listdir(seen.parent) == ["file"]
     assert place.run([*words, name], (steps.stop + 1) * STEP) == (0, "")
     assert seen.read_bytes() == whole.read_bytes()
