@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.cache import read_cached, write_cached
 from deepthink_cli.io.text import canonical_json, json_sha256
+from deepthink_cli.model.files import kind_of
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -47,8 +48,8 @@ class Stored:
 def weights_sha256(files: Sequence[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
 
-    A file that is not safetensors contributes its name (unless it is GGUF), size and bytes. Empty without files. Raises
-    DeepThinkError for a damaged header, and for tensors larger than their file.
+    A file that is not safetensors contributes its size, its bytes and, unless it is a whole model, its name. Empty
+    without files. Raises DeepThinkError for a damaged header, and for tensors larger than their file.
     """
     if not files:
         return ""
@@ -95,7 +96,7 @@ def _tensors(file: Path) -> list[Stored]:
 def _parts(file: Path) -> list[Stored]:
     size = file.stat().st_size
     if file.suffix != ".safetensors":
-        name = "" if file.suffix == ".gguf" else file.name  # users rename GGUF files
+        name = "" if kind_of(file.name) else file.name  # users rename files of whole models
         return [Stored(name, str(size), file, 0, size)]
     try:
         parts = _tensors(file)
@@ -147,17 +148,17 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def weight_files(
-    source: str, revision: str | None, config: PretrainedConfig | None = None, gguf: str | None = None
+    source: str, revision: str | None, config: PretrainedConfig | None = None, file: str | None = None
 ) -> list[Path]:
-    """The weight files of a model on this machine, as transformers would choose them, or its file `gguf`.
+    """The weight files of a model on this machine, as transformers would choose them, or its `file`.
 
     Raises InputError for a damaged index, for files outside the model's folder, and for a distributed checkpoint.
     """
-    if gguf is not None:
-        path = _local(source, gguf, revision)
+    if file is not None:
+        path = _local(source, file, revision)
         return [] if path is None else [path]
-    for file in Path(source).glob(_DISTRIBUTED):
-        raise InputError(f"{file}: part of a distributed checkpoint; save the model with save_pretrained")
+    for part in Path(source).glob(_DISTRIBUTED):
+        raise InputError(f"{part}: part of a distributed checkpoint; save the model with save_pretrained")
     configured = getattr(config, "transformers_weights", None)
     for name in (configured,) if isinstance(configured, str) else _WEIGHTS:
         path = _local(source, _inside(name, f"{source}: config.json"), revision)

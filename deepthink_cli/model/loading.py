@@ -1,90 +1,19 @@
-"""Load the weights of a model: safetensors, a safe pickle or GGUF."""
+"""Load the weights of a model: safetensors, a safe pickle or a file of another kind."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.hub import load_failure, quiet_libraries
+from deepthink_cli.model.files import kind_of
 from deepthink_cli.model.spec import ModelSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-# The parts of a header are its numbers, texts and lengths; the package needs 700 bytes for each part. Files of small
-# models with large vocabularies have some 200 bytes for each part.
-_PARTS, _BYTES_OF_PART = 2**19, 64
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """Until the block ends, the `gguf` package builds each table of names once, and parses each file once.
-
-    transformers parses the file for the configuration, the tokenizer and the weights, and builds the table for every
-    module of the network; each takes seconds. The file that was parsed last is kept for the block in which the weights
-    are read. A header of more values than the file holds, or than any model has, raises ValueError. Changes the package
-    for the whole process: hold the lock of `quiet_libraries`.
-    """
-    import gguf
-
-    kept: dict[str, Any] = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    if not isinstance(kept["GGUFReader"], type):  # within another such block
-        yield
-        return
-    changed: dict[str, Any] = {"GGUFReader": partial(_parsed, _bounded(kept["GGUFReader"]))}
-    changed["get_tensor_name_map"] = cache(kept["get_tensor_name_map"])
-    try:
-        for name, function in changed.items():
-            setattr(gguf, name, function)
-        yield
-    finally:
-        for name, function in kept.items():
-            setattr(gguf, name, function)
-
-
-_last: dict[str, Any] = {}  # the file that was parsed last, and its reader
-
-
-def _parsed(reader: Any, path: str) -> Any:
-    """The reader of a file; the last reader if the file is the same."""
-    stat = os.stat(path)
-    file = (os.path.realpath(path), stat.st_size, stat.st_mtime_ns)
-    if _last.get("file") != file:
-        _last.clear()
-        _last.update(reader=reader(path), file=file)
-    return _last["reader"]
-
-
-def _bounded(reader: Any) -> Any:
-    """The package's class of readers, limited to the bytes of the file and to the parts of a model's header."""
-    import numpy
-
-    class BoundedReader(reader):  # type: ignore[misc]
-        parts = 0
-
-        @property
-        def data(self) -> Any:
-            return self._data
-
-        @data.setter
-        def data(self, mapped: Any) -> None:
-            self._data = mapped.view(numpy.ndarray)  # a slice of a memory map takes three times as long
-
-        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
-            self.parts += 1
-            if int(offset) + int(count) * numpy.dtype(dtype).itemsize > len(self.data):
-                raise ValueError("the header counts more values than the file holds")
-            if self.parts > max(_PARTS, len(self.data) // _BYTES_OF_PART):
-                raise ValueError("the header has more parts than that of any model of its size")
-            return super()._get(offset, dtype, count, *order, **named)
-
-    return BoundedReader
 
 
 def load_network(spec: ModelSpec) -> PreTrainedModel:
@@ -94,12 +23,12 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
     """
     from transformers import AutoModelForCausalLM
 
-    options, arguments = spec.options, _arguments(spec)
+    options, arguments, kind = spec.options, _arguments(spec), kind_of(spec.file)
     network: PreTrainedModel
     report: dict[str, Any]
     try:
-        once = read_once() if spec.gguf else nullcontext()
-        with catch_warnings(), quiet_libraries(options.offline), once:
+        reading = nullcontext() if kind is None else kind.reading(weights=True)
+        with catch_warnings(), quiet_libraries(options.offline), reading:
             simplefilter("ignore")  # the format of a pickle is irrelevant to users
             network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
                 spec.source,
@@ -114,9 +43,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
             )
     except Exception as error:  # the libraries raise many types, and the reason is in their message
         raise load_failure(spec.id, error) from error
-    finally:
-        _last.clear()
-    hint = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
+    hint = "get the whole checkpoint" if spec.file is None else "use the model in the format of transformers"
     if report["mismatched_keys"]:
         name, stored, needed = min(report["mismatched_keys"])
         raise DeepThinkError.of(
@@ -137,14 +64,11 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
 def _arguments(spec: ModelSpec) -> dict[str, Any]:
     """Arguments of `from_pretrained` for the file's format, devices and quantization."""
-    from transformers import BitsAndBytesConfig, GgufConfig
+    from transformers import BitsAndBytesConfig
 
     options, arguments = spec.options, dict[str, Any]()
-    if spec.gguf is not None:
-        # The whole path: transformers looks for a name in the working directory first.
-        arguments["gguf_file"] = str(Path(spec.source) / spec.gguf)
-        arguments["config"] = spec.config  # otherwise the file is read once more, which takes seconds
-        arguments["quantization_config"] = GgufConfig(dequantize=True)  # otherwise kernels of the hub are tried
+    if (kind := kind_of(spec.file)) is not None:
+        arguments |= kind.arguments(Path(spec.source) / str(spec.file), spec.config)
     if options.device_map is not None:
         arguments["device_map"] = options.device_map
     elif options.quantize is not None:

@@ -27,10 +27,10 @@ FEW = 32  # rows; fewer are scored in less time than preparations for many take
 class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options of its loading.
 
-    Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or GGUF file. `source` is
-    the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it. `warning` names the parts
-    of the file that transformers ignores. `few_rows`: the model will score fewer than `FEW` rows. Properties never read
-    files; methods may.
+    Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or file. `source` is the
+    directory or hub id that transformers loads, `file` the path of the model's file in it, if any. `warning` names the
+    parts of the file that transformers ignores. `few_rows`: the model will score fewer than `FEW` rows. Properties
+    never read files; methods may.
     """
 
     options: ModelOptions
@@ -42,7 +42,7 @@ class ModelSpec:
     limits: Limits
     config_sha256: str
     tokenizer_sha256: str
-    gguf: str | None = None
+    file: str | None = None
     warning: str | None = None
     few_rows: bool = False
     _identities: dict[str, ModelIdentity] = field(default_factory=dict, repr=False)
@@ -73,7 +73,7 @@ class ModelSpec:
 
     def local_weights(self) -> list[Path]:
         """The weight files on this machine; empty before a download. Raises as `weight_files` does."""
-        return weight_files(self.source, self.revision, self.config, self.gguf)
+        return weight_files(self.source, self.revision, self.config, self.file)
 
     def identify(self) -> ModelIdentity:
         """The identity that memories of this model record.
@@ -93,7 +93,7 @@ class ModelSpec:
                 tokenizer_sha256=self.tokenizer_sha256,
                 dtype=str(self.dtype).removeprefix("torch."),
                 quantize=self.options.quantize,
-                gguf=self.gguf,
+                gguf=self.file,
             )
         return self._identities[state]
 

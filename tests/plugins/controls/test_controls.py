@@ -24,7 +24,8 @@ from deepthink_cli import (
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.techniques.registry import FRESH, find, technique_of
+from deepthink_cli.plugins.controls.techniques import FRESH
+from deepthink_cli.techniques.registry import find, technique_of
 
 THREE = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "z")], "{text}: {label}")
 
