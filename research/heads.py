@@ -42,7 +42,7 @@ from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.thinking import think
-from deepthink_cli.tuning.rivals import standardised
+from deepthink_cli.plugins.rivals.classifiers import standardised
 from deepthink_cli.updates import Gate
 from research.cases import Case, cases, rows_of
 from research.evidence.runs import DEV_ROWS, SEEDS, TASKS

@@ -29,6 +29,7 @@ from deepthink_cli.scoring.steps.score import SCORES
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
+from deepthink_cli.tuning.rivals import RIVALS
 from deepthink_cli.updates import RULES
 
 # By their options: --update, --technique, --calibrate, --score, those of steps, --demos-by, --engine, --to,
@@ -51,6 +52,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "forms": FORMS,
     "judges": JUDGES,
     "openers": OPENERS,
+    "rivals": RIVALS,
 }
 COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[

@@ -19,12 +19,17 @@ from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.options import OUTPUT, Flag, Joined, joined
 from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
+from deepthink_cli.tuning.rivals import RIVALS
 
 if TYPE_CHECKING:
     from deepthink_cli.tuning.tune import TuneReport
+
+    RivalOptions = Joined
+else:
+    RivalOptions = joined("RivalOptions", {name: each.options for name, each in RIVALS.items()})
 
 MANY = 10_000  # rows whose time is told
 MAX_ROWS = 30  # the most rows of the table
@@ -56,6 +61,7 @@ def tune(
     *,
     model: Annotated[Given[ModelOptions], NEW_MODEL],
     tuning: Given[TuneOptions],
+    own: Given[RivalOptions],
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
@@ -80,7 +86,7 @@ def tune(
             paths: dict[str, Any] = {"template": prompt.template, "labels": prompt.labels}
             check_memory_apart(output, read_by(rows, model=model.model, config=common.config, **paths))
     model_options = problems.tried(model.checked)
-    options = problems.tried(tuning.checked)
+    options = problems.tried(tuning.checked, own=own.changed)
     pool = problems.tried(lambda: pool_of_rows(reading.of(rows, prompt.labels, show), prompt, show))
     steps = problems.tried(Scoring.of, **scoring.changed)
     problems.raise_any()
@@ -153,9 +159,9 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     chosen, plain = (f"{each:.1%} ({_interval(wilson(each, found.rows))})" for each in (share, found.baseline))
     expected = f"{chosen}; {PLAIN} {plain}" if result.kept else plain
     lines = [*_verdict(result), f"expect on other rows: {expected}"]
-    rival, named = max(result.rivals, key=lambda each: each.right, default=None), result.plan.options.rival
+    rival = max(result.rivals, key=lambda each: each.right, default=None)
     if rival is not None and rival.accuracy > share:
-        instead = ": use that instead" if named is not None and rival.name.endswith(named) else ""
+        instead = ": use that instead" if rival.asked else ""
         better = f"{rival.accuracy:.1%} against {share:.1%}{instead}"
         lines.append(f"{rival.name} labels more of the same rows correctly, {better}")
     if result.seconds_per_row is not None:

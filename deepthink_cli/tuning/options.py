@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -23,7 +23,8 @@ from deepthink_cli.updates import values_of
 class TuneOptions(GateOptions):
     """Options of `deepthink tune`: its grid of settings, and its folds.
 
-    Each method of `demos_by` chooses `shots` demonstrations; with None, all rows are read.
+    Each method of `demos_by` chooses `shots` demonstrations; with None, all rows are read. `own` are values of the
+    options of rivals.
     """
 
     techniques: Annotated[
@@ -83,15 +84,6 @@ class TuneOptions(GateOptions):
         ),
     ] = ()
 
-    rival: Annotated[
-        str | None,
-        Flag(
-            DATA,
-            "Also judge logistic regression on the embeddings of this sentence encoder (extra rival).",
-            "ENCODER",
-            variable=False,
-        ),
-    ] = None
     budget: Annotated[
         str | None,
         Field(pattern=r"^[1-9][0-9]{0,6}[smh]$"),
@@ -103,6 +95,7 @@ class TuneOptions(GateOptions):
             variable=False,
         ),
     ] = None
+    own: Mapping[str, Any] = {}
 
     @field_validator("positions", "demos_by", mode="before")
     @classmethod

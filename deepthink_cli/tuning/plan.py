@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
@@ -16,7 +15,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups, split
 from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.opening import find_model
-from deepthink_cli.errors import InputError, installing
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.model.limits import check_fit
@@ -34,6 +33,7 @@ from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.tuning.nested import FEWEST_ROWS
 from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
+from deepthink_cli.tuning.rivals import RIVALS
 
 Named = TypeVar("Named")
 FEWEST_FOLDS = 3  # with two folds held out, one is left to read
@@ -110,7 +110,8 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
-    _check_rival(options.rival)
+    for rivals in RIVALS.values():
+        rivals.own(options.own)
     for name, value in rows.scoring.of_parts.items():
         raise InputError.of(
             name, value, "is of demonstrations that are read apart, and tune tries others, too; omit it"
@@ -125,13 +126,6 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     spec = find_model(model, tell)
     grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
     return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
-
-
-def _check_rival(encoder: str | None) -> None:
-    """Raise InputError for a sentence encoder without the libraries for it."""
-    for module, extra in (("sentence_transformers", "rival"), ("sklearn", "sklearn")):
-        if encoder is not None and find_spec(module) is None:
-            raise InputError.of("rival", encoder, f"needs more: {installing(extra)}")
 
 
 def _calibrations(

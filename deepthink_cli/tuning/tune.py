@@ -21,6 +21,7 @@ from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.io.cache import Store
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import Tuned
+from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.pipeline import predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from deepthink_cli.scoring.scoring import Scoring
@@ -38,7 +39,7 @@ from deepthink_cli.tuning.nested import (
 )
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
-from deepthink_cli.tuning.rivals import Rival, judge_rivals
+from deepthink_cli.tuning.rivals import RIVALS, Rival
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -179,7 +180,11 @@ def tune(
         engine = load(plan.spec, tell)
     started = time.perf_counter()
     sets = training_sets(plan, engine, store, tell)
-    rivals = judge_rivals(plan, engine, store, tell)
+    rivals = [
+        rival
+        for each in RIVALS.values()
+        for rival in loaded(each.judge)(plan, engine, each.own(plan.options.own), store, tell)
+    ]
     budget = plan.options.seconds
     if budget is not None:  # a part is kept for the memory of all rows
         budget *= len(sets) / (1 + len(sets))
@@ -199,7 +204,7 @@ def tune(
         Comparison.of(right.tolist(), outer[0].tolist()),
         tried.seconds,
         time.perf_counter() - started,
-        rivals,
+        tuple(rivals),
         _excess(plan, whole),
     )
     if output is None:

@@ -141,6 +141,7 @@ KINDS = {
     "judges",
     "openers",
     "weights",
+    "rivals",
 }
 
 

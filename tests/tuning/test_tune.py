@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,7 @@ import torch
 from conftest import TEMPLATE, Models
 from helpers.chats import write_chat_model
 from helpers.soak import with_soak
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
+from helpers.tuned import LABELS, MANY, MORE, ROWS, WORDS, labelled, planned
 
 from deepthink_cli import Chat, Engine, Memory, Query, Template, load_memory, load_model, predict, think
 from deepthink_cli import tokenize_demonstrations as tokenize
@@ -32,30 +29,12 @@ from deepthink_cli.events import Note, Progress, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.scoring.softmax import log_softmax
-from deepthink_cli.selection.features import Observer
-from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning import held_out
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
 from deepthink_cli.tuning.nested import Comparison, Excess
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
 from deepthink_cli.tuning.tune import TuneReport, tune
-
-LABELS = ("negative", "positive")
-WORDS = ["warm", "dull", "wise", "flat", "tender", "cold", "lively", "stale", "kind"]
-ROWS = [(f"a {word} film", LABELS[(place + 1) % 2]) for place, word in enumerate(WORDS)]
-
-
-def labelled(rows: Sequence[tuple[str, str]] = ROWS, **more: Any) -> LabelledRows:
-    queries = [Query(text, LABELS, label, f"rows:{place}") for place, (text, label) in enumerate(rows, start=1)]
-    return LabelledRows(PoolRows.of("rows", queries, Template(TEMPLATE), LABELS), **more)
-
-
-def planned(engine: Engine, rows: LabelledRows | None = None, **options: Any) -> TunePlan:
-    defaults = {"iterations": 3, "etas": "0.1,0.5", "folds": "3", "techniques": "deep-thinking", "calibrate": "none"}
-    checked = TuneOptions.checked(**{**defaults, **options})
-    return plan_tuning(rows or labelled(), ModelOptions.checked(model=engine.identity.id), checked)
-
 
 def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequence[int], setting: Any) -> list[str]:
     """The labels of some rows after a memory of others, by thinking and predicting alone."""
@@ -249,10 +228,6 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     assert str(told[0]).count("batch, prior, fitted, fitted-slope: they need 20 rows outside a fold, and there are 6")
 
 
-MANY = [(f"{kind} {word} film", LABELS[(place + len(kind)) % 2]) for place, word in enumerate(WORDS) for kind in "abcd"]
-MORE = [(f"{text} {end}", label) for text, label in MANY for end in ("here", "now")]
-
-
 def stored_by(llama: Engine, plan: TunePlan, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
     """The memory that tune writes if the third reading of the only gate with a calibration is chosen."""
     numbers = [number for number, each in enumerate(plan.grid.settings) if each.calibration == name]
@@ -364,69 +339,6 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
         states |= dict(zip(fold, states_of(llama, without, plan, fold), strict=True))
     means = [np.mean([states[row] for row, y in enumerate(plan.rows.gold) if y == label], axis=0) for label in (0, 1)]
     assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
-
-
-def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:
-    """Words that tell the label are learned; words that no other fold has teach nothing."""
-    told = [(f"{text}, {'good' if label == LABELS[1] else 'bad'}", label) for text, label in MANY]
-    words, states = tune(planned(llama, labelled(told), shots=4), engine=llama).rivals
-    assert (words.right, words.rows) == (len(MANY), len(MANY))
-    assert 0 <= states.right <= len(MANY)
-    words_alone = labelled([(word, LABELS[place % 2]) for place, word in enumerate(WORDS)])
-    report = tune(planned(llama, words_alone), engine=llama)
-    assert report.rivals[0].right < len(WORDS)
-    assert report.as_json()["rivals"][0]["accuracy"] == report.rivals[0].right / len(WORDS)
-
-
-def test_a_named_sentence_encoder_is_a_rival_whose_embeddings_are_classified(
-    llama: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stand-in, whose embedding is the number of the letters r and l: the words of this test differ in it."""
-
-    class Encoder:
-        def __init__(self, name: str, device: str) -> None:
-            if name == "./nowhere":
-                raise OSError("no such folder")
-
-        def encode(self, texts: Sequence[str], show_progress_bar: bool) -> Any:
-            return np.array([[text.count("r"), text.count("l")] for text in texts], dtype=float)
-
-    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Encoder))
-    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: name)
-    rows = [(f"a {'rrrr' if place % 2 else 'llll'} {word} film", LABELS[place % 2]) for place, word in enumerate(WORDS)]
-    *_, rival = tune(planned(llama, labelled(rows), rival="./encoder"), engine=llama).rivals
-    assert (rival.name, rival.right) == ("logistic regression on ./encoder", len(WORDS))
-    with pytest.raises(InputError, match=r"rival ./nowhere: cannot be loaded as a sentence encoder: no such folder"):
-        tune(planned(llama, labelled(rows), rival="./nowhere"), engine=llama)
-
-
-def test_a_rival_without_its_library_is_refused_before_the_model_is_loaded(
-    llama: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"rival ./encoder: needs more: .*pip install '.\[rival\]'"):
-        planned(llama, rival="./encoder")
-
-
-def test_the_head_on_hidden_states_is_logistic_regression_on_their_mean(llama: Engine) -> None:
-    plan = planned(llama, labelled(MANY), shots=4)
-    queries, right = plan.rows.queries, 0
-    tokens = Observer(llama, Template(TEMPLATE), queries, every_token=True)(queries).tokens
-    assert tokens is not None
-    means = np.array([states.mean(axis=0) for states in tokens])
-    for fold in plan.folds:
-        others = [row for row in range(len(queries)) if row not in fold]
-        scaler = StandardScaler().fit(means[others])
-        head = LogisticRegression(max_iter=1000).fit(scaler.transform(means[others]), np.array(plan.rows.gold)[others])
-        right += int((head.predict(scaler.transform(means[list(fold)])) == np.array(plan.rows.gold)[list(fold)]).sum())
-    assert tune(plan, engine=llama).rivals[1].right == right
-
-
-def test_without_scikit_learn_no_classifier_is_compared(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepthink_cli.tuning.rivals.find_spec", lambda name: None)
-    told: list[object] = []
-    assert tune(planned(llama), engine=llama, tell=told.append).rivals == ()
-    assert [str(each) for each in told if isinstance(each, Note) and "scikit-learn" in each.text]
 
 
 @pytest.mark.parametrize(
