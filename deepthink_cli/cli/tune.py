@@ -73,7 +73,7 @@ def tune(
     It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
     better than it beyond noise.
     """
-    from deepthink_cli.cli.select import pool_of_rows
+    from deepthink_cli.cli.pools import pool_of_rows
     from deepthink_cli.io.cache import Store
     from deepthink_cli.outputs import check_memory_apart
     from deepthink_cli.tuning.plan import LabelledRows, plan_tuning

@@ -11,16 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.examples import DemonstrationSet, Query, example_of, read_queries
+from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.cache import Store
-from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
+from deepthink_cli.io.tables import columns_of, writing_rows
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -30,8 +29,6 @@ from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
 from deepthink_cli.selection.registry import Choice, Pool, SelectionMethod
-
-_SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,21 +70,6 @@ class Chosen:
         """The chosen rows as they were read, in reading order."""
         for place in self.places:
             yield {name: jsonable(value) for name, value in self.pool.row(place).items()}
-
-    def score_rows(self) -> Iterator[dict[str, Any]]:
-        """Every row of the pool: its index, label and score, and its place in the choice, or why it was set aside.
-
-        `score` is null if the method gives this row no score.
-        """
-        order = {place: number for number, place in enumerate(self.places)}
-        for place, query in enumerate(self.pool.queries):
-            yield {
-                "index": place,
-                "label": query.gold,
-                "score": jsonable(self.scores.get(place)),
-                "chosen": order.get(place),
-                **({"set_aside": self.pool.set_aside[place]} if place in self.pool.set_aside else {}),
-            }
 
     def as_json(self) -> dict[str, Any]:
         """The choice as JSON values."""
@@ -283,37 +265,11 @@ def select(
     return chosen
 
 
-def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
-    """The queries of a file, for which demonstrations are chosen; its labels are not read.
-
-    Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
-    """
-    queries = list(read_queries(source, pool.template, pool.labels))
-    if pool.check_queries is not None:
-        pool.check_queries((f"{option('for')} {query.where}", query) for query in queries)
-    return queries
-
-
 def write_selection(chosen: Chosen, output: str | Path) -> None:
     """Write the chosen rows to a file."""
     rows = list(chosen.rows())
     with writing_rows(output, columns_of(rows)) as write:
         write(rows)
-
-
-def write_scores(chosen: Chosen, path: str | Path) -> None:
-    """Write a row for every row of the pool (`Chosen.score_rows`); the suffix decides the format."""
-    with writing_rows(path, _SCORES, "pool_scores") as write:
-        write(chosen.score_rows())
-
-
-def check_output_holds(pool: PoolRows, output: str | Path) -> None:
-    """Raise InputError for an output of unknown format, and for a table if rows of the pool hold lists."""
-    check_suffix(output)
-    for place in range(len(pool.queries)) if is_table(output) else ():
-        for name, value in pool.row(place).items():
-            if isinstance(value, list | dict):
-                raise InputError.of("output", output, f"{name!r} holds a list, which no table does; write .jsonl")
 
 
 def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:

@@ -14,6 +14,7 @@ from deepthink_cli.cli.console import Show, counted, note, write_json
 from deepthink_cli.cli.data_options import LABELLED_ROWS, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.pools import pool_rows
 from deepthink_cli.cli.sources import csv_line
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import STDIN, RowSource
@@ -28,8 +29,6 @@ from deepthink_cli.selection.registry import METHODS, selection_method
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.selection.choice import Chosen
-    from deepthink_cli.selection.pool import PoolRows
-    from deepthink_cli.tasks.sources import Source
 
 STDOUT = Path("-")
 
@@ -111,8 +110,9 @@ def select(
 ) -> None:
     """Choose demonstrations from a pool of labelled rows."""
     from deepthink_cli.io.cache import Store
-    from deepthink_cli.selection.choice import check_output_holds, queries_of_file, write_scores, write_selection
+    from deepthink_cli.plugins.selection.files import check_output_holds, queries_of_file, write_scores
     from deepthink_cli.selection.choice import select as choose
+    from deepthink_cli.selection.choice import write_selection
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
@@ -190,42 +190,6 @@ def _options(choice: Given[SelectOptions], own: Given[MethodOptions], task: str 
     method = selection_method(choice.demos_by, "demos_by")
     of_method = own_options(method.options, own.changed, f"--demos-by {choice.demos_by}", _OWN)
     return choice.but(shots=shots).checked(own={} if of_method is None else of_method.model_dump())
-
-
-def pool_rows(
-    pool: RowSource | None,
-    name: str | None,
-    protocol: str,
-    source: Source,
-    prompt: PromptArguments,
-    tell: Tell,
-) -> PoolRows:
-    """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
-    from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.rows import announce, pool_of_task
-    from deepthink_cli.tasks.splits import evaluation_set
-
-    if name is not None:
-        task = find_task(name)
-        announce(source, [task], tell)
-        return pool_of_task(task, evaluation_set(task, protocol, source), pool)
-    if pool is None:
-        raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
-    return pool_of_rows(pool, prompt, tell)
-
-
-def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRows:
-    """The labelled rows of a file; warns of probably wrong fields."""
-    from deepthink_cli.data.examples import DemonstrationSet, example_of
-    from deepthink_cli.data.field_warnings import field_warnings
-    from deepthink_cli.events import Warn
-    from deepthink_cli.selection.pool import pool_of_file
-
-    rows = pool_of_file(pool, *prompt.decoded())
-    solved = DemonstrationSet(tuple(map(example_of, rows.queries)), rows.template, rows.labels)
-    for message in field_warnings(solved, prompt.labels is not None, pool.has_header):
-        tell(Warn(message))
-    return rows
 
 
 def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOptions], chosen: Chosen) -> str:
