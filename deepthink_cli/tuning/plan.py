@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows
+from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, HEAD, NONE, calibration, from_rows
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups, split
 from deepthink_cli.data.template import Chat
@@ -153,7 +153,8 @@ def _calibrations(
             tell(Note(f"not tried: {left_out}: they need {FEWEST} rows {which}, and there are {remaining}"))
             names = tuple(name for name in names if name not in few)
     methods = [calibration(name) for name in CALIBRATIONS if name in {*names} - {NONE}]
-    return (NONE, *(each.name for each in sorted(methods, key=lambda each: (each.labelled, each.from_rows))))
+    methods.sort(key=lambda each: (each.labelled, each.from_rows, each.name == HEAD))
+    return (NONE, *(each.name for each in methods))
 
 
 def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:
