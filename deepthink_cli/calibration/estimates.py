@@ -1,4 +1,4 @@
-"""Estimates of log b from normalised log-probabilities: a mean, a premise alone, and fitted labels."""
+"""Estimates of log b from normalised log-probabilities: a mean, and fitted labels."""
 
 from __future__ import annotations
 
@@ -20,15 +20,10 @@ def log_mean(logs: Floats) -> Floats:
 
     Contextual calibration (Zhao et al. 2021, section 5: W = diag(p_cf)^-1, b = 0) with content-free inputs x_i,
     domain-context calibration (Fei et al. 2023, equation 4) with random words of the domain, and batch calibration
-    (Zhou et al. 2023, equations 3 and 4) with the inputs themselves.
+    (Zhou et al. 2023, equations 3 and 4) with the inputs themselves. Of a single input, the domain premise, it is the
+    domain-conditional PMI (Holtzman et al. 2021, section 3).
     """
     return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), dtype=np.float64)
-
-
-def log_premise(logs: Floats) -> Floats:
-    """log b(y) = log p(y | domain premise), the only row of `logs` (Holtzman et al. 2021, section 3)."""
-    (premise,) = logs
-    return np.asarray(premise, dtype=np.float64)
 
 
 def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats:

@@ -129,7 +129,7 @@ _ALL = (
     ),
     Calibration(
         "pmi",
-        f"{_HERE}.estimates:log_premise",
+        f"{_HERE}.estimates:log_mean",
         "premise",
         "labels after the end of the template alone",
         "Holtzman et al. 2021, arXiv 2104.08315",

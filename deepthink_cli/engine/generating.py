@@ -95,13 +95,19 @@ class _Batch:
             for number, row in enumerate(self.rows):
                 if len(row.ids) == read:
                     yield self._next(row, logits_RV[number])
-            self._drop_finished()
+            kept = [number for number, row in enumerate(self.rows) if not row.finished]
+            if 0 < len(kept) < len(self.rows):
+                layers: Any = self.past.layers
+                for layer in layers:
+                    if layer.keys is not None:
+                        layer.batch_select_indices(torch.tensor(kept, device=layer.keys.device))
+            self.rows = [self.rows[number] for number in kept]
 
     def _step(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """The logits (R, V) in float32 after the next tokens (R, S) of every row."""
         ids_RS = torch.tensor(ids, device=self.model.device)
         arguments = self.model.inputs(ids_RS, self.past, self.position)
-        if self._takes_kept:
+        if "logits_to_keep" in signature(self.model.network.forward).parameters:
             arguments["logits_to_keep"] = 1
         with self.model.lock:
             logits_RSV = self.model.network(**arguments).logits
@@ -129,15 +135,6 @@ class _Batch:
                 return "stop"
         return "length" if len(new) == self.decoding.max_new_tokens else None
 
-    def _drop_finished(self) -> None:
-        kept = [number for number, row in enumerate(self.rows) if not row.finished]
-        if 0 < len(kept) < len(self.rows):
-            layers: Any = self.past.layers
-            for layer in layers:
-                if layer.keys is not None:
-                    layer.batch_select_indices(torch.tensor(kept, device=layer.keys.device))
-        self.rows = [self.rows[number] for number in kept]
-
     @cached_property
     def _ends(self) -> frozenset[int]:
         """The tokens with which the model ends a text, by its generation configuration and its tokenizer."""
@@ -145,11 +142,6 @@ class _Batch:
         ends = getattr(configuration, "eos_token_id", None)
         listed = ends if isinstance(ends, list) else [ends]
         return frozenset(token for token in (*listed, self.model.tokenizer.eos_token_id) if token is not None)
-
-    @cached_property
-    def _takes_kept(self) -> bool:
-        """Whether the network can compute the logits of the last token only."""
-        return "logits_to_keep" in signature(self.model.network.forward).parameters
 
 
 def choose(logits_V: Tensor, decoding: Decoding, generator: torch.Generator) -> int | None:
