@@ -15,7 +15,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
-from deepthink_cli.calibration.extended_labels import check_labels, other_score
+from deepthink_cli.calibration.notes import check_labels, other_score
 from deepthink_cli.calibration.notes import check_storable
 from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.data.examples import DemonstrationSet

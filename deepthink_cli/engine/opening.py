@@ -12,10 +12,9 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.events import Detail, Download, Event, Note, Tell, Warn
 from deepthink_cli.io.hub import library_errors, without_collection
 from deepthink_cli.model.files import kind_of
-from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.spec import ModelSpec, load_network
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.network import LanguageModel
@@ -65,7 +64,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
 
     from deepthink_cli.engine.budget import KEPT, byte_budget
     from deepthink_cli.engine.packed import PackedEngine
-    from deepthink_cli.engine.padded import COST, PaddedEngine
+    from deepthink_cli.engine.batches import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, found_before, keep, try_packed
     from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 

@@ -20,7 +20,7 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Warn

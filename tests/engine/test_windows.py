@@ -22,7 +22,7 @@ from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.kernels import Attention
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.reach import STEP, UnsupportedAttention, model_mask
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache
