@@ -182,7 +182,12 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     if plan.tuning is None:
         memories = _kept(engine, plan, started, tell)
     else:
-        memories = [_trained(engine, plan.demonstrations, plan.tuning, tell)]
+        training, steps = plan.tuning.training(engine, plan.demonstrations), plan.tuning.steps
+        tell(Progress("tuning", 0, steps, {"loss": "", "speed": ""}))
+        for step, loss in enumerate(training, start=1):
+            speed = f"{(time.perf_counter() - started) / step:.2f} s/step"
+            tell(Progress("tuning", step, steps, {"loss": f"loss {loss:.4f}", "speed": speed}))
+        memories = [training.memory]
     seconds = time.perf_counter() - started
     memories = [memory.recorded(**vars(plan.origin), technique=plan.technique) for memory in memories]
     if plan.calibrate is not None:
@@ -192,16 +197,6 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
         ]
     header = save_memory(memories, output)
     return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
-
-
-def _trained(engine: Engine, demonstrations: TokenizedDemonstrations, tuning: Trained, tell: Tell) -> Memory:
-    """The memory that a technique trains."""
-    training, started = tuning.training(engine, demonstrations), time.perf_counter()
-    tell(Progress("tuning", 0, tuning.steps, {"loss": "", "speed": ""}))
-    for step, loss in enumerate(training, start=1):
-        fields = {"loss": f"loss {loss:.4f}", "speed": f"{(time.perf_counter() - started) / step:.2f} s/step"}
-        tell(Progress("tuning", step, tuning.steps, fields))
-    return training.memory
 
 
 def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:

@@ -42,14 +42,8 @@ def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], scoring: 
     names = tuple(calibrate)
     if not names and any(memory.provenance.calibrated for memory in memories):
         names = (STORED,)
-    if STORED in names:
-        _check_stored(memories, scoring)
-    return names
-
-
-def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
     without, methods = f"or use {option('calibrate')} {NONE}", set[str]()
-    for memory in memories:
+    for memory in memories if STORED in names else ():
         if (stored := memory.provenance.calibrated) is None:
             raise InputError(
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}"
@@ -60,8 +54,9 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
         check_stored(stored.scoring, used, "the correction", memory.name, f"{how}, {without}")
         methods.add(stored.method)
     if len(methods) > 1:
-        names = " and ".join(sorted(methods))
-        raise InputError.of("ensemble", None, f"the memories store corrections by {names}; store one kind, {without}")
+        kinds = " and ".join(sorted(methods))
+        raise InputError.of("ensemble", None, f"the memories store corrections by {kinds}; store one kind, {without}")
+    return names
 
 
 def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: str) -> None:
@@ -136,7 +131,12 @@ def warn_of_one_label(
     share = answers[label] / answers.total()
     if excess[label] >= (EXCESS if share >= SHARE else LARGE):
         rows = f", but only {100 * (share - excess[label]):.0f} % of the rows"
-        tell(_still(label, share, corrected, rows) if corrected else _warning(label, share, memory, rows))
+        if not corrected:
+            tell(_warning(label, share, memory, rows))
+            return
+        others = ",".join(name for name in ("contextual", "domain", "batch") if name not in corrected)
+        advice = f"; compare {option('calibrate')} {others}" if others else ""
+        tell(Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected[0]} calibration{rows}{advice}"))
 
 
 class OneLabelWarning:
@@ -167,12 +167,6 @@ class OneLabelWarning:
             if count >= SHARE * total:
                 self.tell(_warning(label, count / total, self.memory))
         self.done = True
-
-
-def _still(label: str, share: float, corrected: Sequence[str], rows: str) -> Warn:
-    others = ",".join(name for name in ("contextual", "domain", "batch") if name not in corrected)
-    advice = f"; compare {option('calibrate')} {others}" if others else ""
-    return Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected[0]} calibration{rows}{advice}")
 
 
 def _warning(label: str, share: float, memory: str | None, rows: str = "") -> Warn:

@@ -72,7 +72,7 @@ class BatchedEngine(Engine):
 
     def tokens_held(self, copies: int) -> int:
         """The total number of tokens whose float32 memories fit the device's free memory `copies` times."""
-        return self.free // (copies * self.model.token_bytes)
+        return self.free // (copies * self.model.one_token.nbytes)
 
     def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
         """The rows that must run to score the queries; raises InputError for tokens unknown to the model."""

@@ -200,7 +200,10 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
     The block must process every token independently, as all known blocks do. A network without a known block is
     unchanged.
     """
-    block = _last_block(network)
+    paths = [(name.split("."), module) for name, module in network.named_modules()]
+    # Only modules of the layer itself: experts have modules with the same names, which get a part of the tokens.
+    last = {path[-1]: module for path, module in paths if len(path) > 1 and path[-2].isdigit()}
+    block = next(((last[enter], last[leave]) for enter, leave in _BLOCKS if enter in last and leave in last), None)
     if block is None:
         yield
         return
@@ -225,10 +228,3 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
         stack.callback(enter.register_forward_pre_hook(narrowed).remove)
         stack.callback(leave.register_forward_hook(widened).remove)
         yield
-
-
-def _last_block(network: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    paths = [(name.split("."), module) for name, module in network.named_modules()]
-    # Only modules of the layer itself: experts have modules with the same names, which get a part of the tokens.
-    last = {path[-1]: module for path, module in paths if len(path) > 1 and path[-2].isdigit()}
-    return next(((last[enter], last[leave]) for enter, leave in _BLOCKS if enter in last and leave in last), None)

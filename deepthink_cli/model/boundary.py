@@ -86,8 +86,12 @@ def followed(template: Template, text: str) -> str:
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a text after the special tokens that the tokenizer adds before it, without those that it appends."""
-    ids = encode(tokenizer, [text], special=True)[0]
-    return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
+    ids, beginning = encode(tokenizer, [text], special=True)[0], text[:_PROBE]
+    # The number of appended tokens is found by locating a text's own tokens among all.
+    whole, (plain,) = encode(tokenizer, [beginning], special=True)[0], encode(tokenizer, [beginning], special=False)
+    most = len(whole) - len(plain)  # the text itself may end with such a token
+    appended = (count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain)
+    return ids[: len(ids) - next(appended, 0)]
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
@@ -140,13 +144,6 @@ def _whole(tokenizer: PreTrainedTokenizerBase, text: str, following: str) -> tup
     )
     ends = [stop for _, stop in encoded["offset_mapping"]]
     return encoded["input_ids"], next((place for place, stop in enumerate(ends) if stop > len(text)), len(ends))
-
-
-def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """The number of special tokens that the tokenizer appends, found by locating the text's own tokens among all."""
-    whole, (plain,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
-    most = len(whole) - len(plain)  # the text itself may end with such a token
-    return next((count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain), 0)
 
 
 _END_OF_WHITE_SPACE = r"(?!\\S)"  # as JSON

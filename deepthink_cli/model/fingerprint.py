@@ -166,17 +166,13 @@ def weight_files(
             continue
         if not name.endswith(".index.json"):
             return [path]
-        files = [_local(source, _inside(shard, str(path)), revision) for shard in _shards(path)]
+        try:
+            shards = sorted({str(PurePath(shard)) for shard in json.loads(path.read_bytes())["weight_map"].values()})
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path}: not an index of weight files; get the whole checkpoint") from error
+        files = [_local(source, _inside(shard, str(path)), revision) for shard in shards]
         return [file for file in files if file is not None]
     return []
-
-
-def _shards(index: Path) -> list[str]:
-    """The files that an index names, in order."""
-    try:
-        return sorted({str(PurePath(shard)) for shard in json.loads(index.read_bytes())["weight_map"].values()})
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{index}: not an index of weight files; get the whole checkpoint") from error
 
 
 def _inside(name: str, where: str) -> str:

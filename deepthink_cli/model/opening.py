@@ -62,10 +62,23 @@ class Location:
 
 
 def locate(options: ModelOptions) -> Location:
-    """The location of a model; raises InputError for a path that is neither a model's directory nor its file."""
+    """The location of a model.
+
+    Raises InputError for a path that is neither a model's directory nor its file, for a file that cannot be read, and
+    for options without meaning for it.
+    """
     found = _located(options)
-    if found.file is not None:
-        _check_file(found, found.file, options)
+    if (name := found.file) is None:
+        return found
+    named = Problem.of("model", options.model if found.is_local else f"{options.model}/{name}")
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise InputError(named.because("leads out of the model; name a file inside it"))
+    if found.kind is None:
+        raise InputError(named.because(f"a file that does not end with {_endings()}; name another file"))
+    found.kind.check(name, named, options)
+    if found.is_local and options.revision is not None:
+        reason = f"{option('model')} {options.model} is on this machine; omit {option('revision')}"
+        raise InputError.of("revision", options.revision, reason)
     return found
 
 
@@ -101,19 +114,6 @@ def _located(options: ModelOptions) -> Location:
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
         raise InputError(named.because("no such model directory; check the path, or give a hub id such as gpt2"))
     return Location(model, model, options.gguf)
-
-
-def _check_file(found: Location, name: str, options: ModelOptions) -> None:
-    """Raise InputError for a model's file that cannot be read, and for options without meaning for it."""
-    named = Problem.of("model", options.model if found.is_local else f"{options.model}/{name}")
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise InputError(named.because("leads out of the model; name a file inside it"))
-    if found.kind is None:
-        raise InputError(named.because(f"a file that does not end with {_endings()}; name another file"))
-    found.kind.check(name, named, options)
-    if found.is_local and options.revision is not None:
-        reason = f"{option('model')} {options.model} is on this machine; omit {option('revision')}"
-        raise InputError.of("revision", options.revision, reason)
 
 
 def _endings() -> str:

@@ -261,7 +261,12 @@ def select(
     started = time.perf_counter()
     chosen = choose_demonstrations(engine, pool, options, store, tell, queries)
     chosen = replace(chosen, seconds=time.perf_counter() - started)
-    _check_labels(chosen, tell)
+    if missing := [label for label, count in chosen.labels.items() if not count]:
+        way = (
+            f"give all to deepthink think {option('labels')} (a {option('task')} has its own), or use "
+            f"{option('balance')}"
+        )
+        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
     return chosen
 
 
@@ -286,14 +291,3 @@ def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:
     for reason, count in counts.items():
         if count:
             tell(Note(f"{name}: {count} {'row' if count == 1 else 'rows'} left out: {reason}"))
-
-
-def _check_labels(chosen: Chosen, tell: Tell) -> None:
-    """Warn if no row of a label was chosen."""
-    missing = [label for label, count in chosen.labels.items() if not count]
-    if missing:
-        way = (
-            f"give all to deepthink think {option('labels')} (a {option('task')} has its own), or use "
-            f"{option('balance')}"
-        )
-        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))

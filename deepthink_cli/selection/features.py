@@ -69,7 +69,12 @@ class Observer:
         self.store = store if engine.identity.weights_sha256 else None  # without a digest, models cannot be told apart
         self.tokenize = query_tokenizer(engine.tokenizer, template)
         self.special = special_ids(engine.tokenizer)
-        self.outermost = _outermost(self.tokenize(queries)) if every_token else ()
+        self.outermost: tuple[TokenizedQuery, ...] = ()
+        if every_token:
+            # Queries whose common beginning is the common beginning of all queries; every plan has them. Without them,
+            # the rows of a chunk that happen to begin alike would lose those tokens.
+            by_tokens = sorted(self.tokenize(queries), key=lambda query: query.prefix)
+            self.outermost = (by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix)))
 
     def __call__(self, queries: Sequence[Query], tell: Tell = silent) -> Features:
         """Observe rows, a chunk at a time, while a thread prepares the next chunk.
@@ -144,12 +149,3 @@ class Observer:
                 raise DeepThinkError(
                     f"{where}: its scores or hidden states are not finite: {self.engine.identity.overflow}"
                 )
-
-
-def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...]:
-    """Queries whose common beginning is the common beginning of all queries; every plan has them.
-
-    Without them, the rows of a chunk that happen to begin alike would lose those tokens.
-    """
-    by_tokens = sorted(tokenized, key=lambda query: query.prefix)
-    return by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix))

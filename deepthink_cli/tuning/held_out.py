@@ -66,17 +66,19 @@ def training_sets(plan: TunePlan, engine: Engine, store: Store | None, tell: Tel
 
 def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engine, store: Store | None) -> TrainingSet:
     """The set without some folds: all other rows, or the rows among them that the selection chooses."""
-    scored = tuple(row for fold in left_out for row in plan.folds[fold])
+    scored, techniques = tuple(row for fold in left_out for row in plan.folds[fold]), plan.grid.techniques
     rest, method = [row for row in plan.order if row not in set(scored)], plan.grid.selections[selection]
     if method is None:
-        return TrainingSet(left_out, selection, scored, (), tokenized(plan, plan.rows.demonstrations(rest)), None)
+        read = tuple(tokenized(plan, each, plan.rows.demonstrations(rest)) for each in techniques)
+        return TrainingSet(left_out, selection, scored, (), read, None)
     assert plan.options.shots is not None
     options, chat = SelectOptions(demos_by=method, shots=plan.options.shots, seed=plan.options.seed), plan.rows.chat
     chosen = choose_demonstrations(engine, plan.rows.part(rest), options, store, chat=chat)
     demonstrations = replace(chosen.demonstrations, chat=chat)
     was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.labels)
     unread = tuple(row for row in rest if not was_read(plan.rows.queries[row]))
-    return TrainingSet(left_out, selection, scored, unread, tokenized(plan, demonstrations), chosen.selected)
+    read = tuple(tokenized(plan, each, demonstrations) for each in techniques)
+    return TrainingSet(left_out, selection, scored, unread, read, chosen.selected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +121,11 @@ def held_out_scores(
             if of_set < seconds[0][0] / len(sets) * (technique.steps if isinstance(technique, Trained) else 1):
                 continue  # a reading takes T = 1 at least, and a step of training, too
             times = _timed(engine, technique, methods, sets[0].demonstrations[kind], scorers[kind][0], before, last)
-            last = min(last, before + _readings_within((end - clock()) / len(sets), times))
-            if last == before:
+            of_set = (end - clock()) / len(sets)
+            if of_set < times[0]:
                 continue
+            each_later = (times[-1] - times[0]) / (len(times) - 1) if times[1:] else times[0]
+            last = min(last, before + 1 + int((of_set - times[0]) / each_later))
         done, total, what = 0, len(sets) * len(methods) * (last - before), f"tuning {technique.name}"
         tell(Progress(what, done, total))
         since = clock()
@@ -188,14 +192,6 @@ def _timed(
     began, thoughts = clock(), [(demonstrations, replace(each, iterations=min(last, before + 2))) for each in methods]
     scored = memories_of(engine, technique, thoughts, _score([scorer], len(methods), before))
     return [clock() - began for _ in scored]
-
-
-def _readings_within(seconds: float, times: Sequence[float]) -> int:
-    """How many readings are scored in some seconds, given the `times` after the first ones."""
-    if seconds < times[0]:
-        return 0
-    each = (times[-1] - times[0]) / (len(times) - 1) if times[1:] else times[0]
-    return 1 + int((seconds - times[0]) / each)
 
 
 def memories_of(

@@ -157,17 +157,14 @@ class Setting:
         }
 
     def __str__(self) -> str:
+        plain, readings = self.technique.name == DEEP_THINKING, self.method.iterations
+        made = [] if plain else [self.technique.name]
+        made += [f"T = {readings}", f"{self.method.update}, {self.method.positions}"]
+        if readings == 1:
+            made = ["plain in-context learning" if plain else f"{self.technique.name} (T = 1)"]
         chosen = [f"{self.selection} demonstrations"] if self.selection else []
         calibrated = [] if self.calibration == NONE else [f"calibration {self.calibration}"]
-        return ", ".join([*self._made, *chosen, *calibrated])
-
-    @property
-    def _made(self) -> list[str]:
-        plain = self.technique.name == DEEP_THINKING
-        if self.method.iterations == 1:
-            return ["plain in-context learning" if plain else f"{self.technique.name} (T = 1)"]
-        rule = f"{self.method.update}, {self.method.positions}"
-        return [*([] if plain else [self.technique.name]), f"T = {self.method.iterations}", rule]
+        return ", ".join([*made, *chosen, *calibrated])
 
 
 def most_readings(technique: Technique, iterations: int) -> int:

@@ -116,8 +116,14 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
         raise InputError.of(
             name, value, "is of demonstrations that are read apart, and tune tries others, too; omit it"
         )
+    most = len(set(rows.groups))
+    count = most if options.folds == "loo" else int(options.folds)
+    if not FEWEST_FOLDS <= count <= most:
+        raise InputError.of(
+            "folds", options.folds, f"{rows.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
+        )
     strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
-    folds = split(strata, rows.groups, _fold_count(rows, options), options.seed)
+    folds = split(strata, rows.groups, count, options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
     selections = _selections(rows, options, folds)
     calibrations = _calibrations(rows, options, folds, tell)
@@ -157,12 +163,8 @@ def _calibrations(
     return (NONE, *(each.name for each in methods))
 
 
-def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:
-    """The tokens of demonstrations for each technique; raises InputError unless its readings fit the model."""
-    return tuple(_tokenized(plan, technique, demonstrations) for technique in plan.grid.techniques)
-
-
-def _tokenized(plan: TunePlan, technique: Technique, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+def tokenized(plan: TunePlan, technique: Technique, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+    """The tokens of demonstrations for a technique; raises InputError unless its readings fit the model."""
     spec, read = plan.spec, technique.change(demonstrations)
     iterations = most_readings(technique, plan.options.iterations)
     ids = tokenize_demonstrations(spec.tokenizer, read)
@@ -185,7 +187,7 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
         chosen = replace(choose_demonstrations(None, rows.part(plan.order), plain).demonstrations, chat=rows.chat)
 
     def fits(technique: Technique) -> TokenizedDemonstrations:
-        read = _tokenized(plan, technique, chosen)
+        read = tokenized(plan, technique, chosen)
         for query in query_tokenizer(spec.tokenizer, read, rows.scoring)(rows.queries):
             spec.check_ids(query.ids, query.where)
             check_fits(spec.limits, spec.id, read, query)
@@ -238,16 +240,6 @@ def _check_rows(rows: LabelledRows) -> None:
             f"{rows.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
             "beyond noise"
         )
-
-
-def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
-    most = len(set(rows.groups))
-    count = most if options.folds == "loo" else int(options.folds)
-    if not FEWEST_FOLDS <= count <= most:
-        raise InputError.of(
-            "folds", options.folds, f"{rows.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
-        )
-    return count
 
 
 def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]]) -> tuple[str | None, ...]:

@@ -196,6 +196,7 @@ def tune(
     outer, inner = _judged(plan, whole, without)
     first = first_choice(plan.grid.settings)
     chosen, right = choose_nested(outer, inner, plan.folds, first)
+    names, plainly = plan.rows.labels, whole[NONE][plan.grid.settings[0].place].argmax(axis=-1)
     report = TuneReport(
         plan,
         tuple(int(count) for count in outer.sum(axis=1)),
@@ -205,7 +206,7 @@ def tune(
         tried.seconds,
         time.perf_counter() - started,
         tuple(rivals),
-        _excess(plan, whole),
+        excess([names[label] for label in plainly], [names[label] for label in plan.rows.gold]) if names else None,
     )
     if output is None:
         return report
@@ -228,15 +229,6 @@ def _judged(plan: TunePlan, whole: HeldOutScores, without: Sequence[HeldOutScore
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
         inner.append(correctness(scores, gold[rows], settings, [groups[row] for row in rows], parts))
     return correctness(whole, gold, settings, groups, plan.folds, without), inner
-
-
-def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
-    """The label that plain in-context learning gives in excess; None for rows with candidates of their own."""
-    names = plan.rows.labels
-    if not names:
-        return None
-    given = scores[NONE][plan.grid.settings[0].place].argmax(axis=-1)
-    return excess([names[label] for label in given], [names[label] for label in plan.rows.gold])
 
 
 def _others(plan: TunePlan) -> list[list[int]]:
