@@ -24,11 +24,9 @@ from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Selected
-from deepthink_cli.registry import loaded
-from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
-from deepthink_cli.selection.registry import Choice, Pool, SelectionMethod
+from deepthink_cli.selection.registry import READERS, Choice, Pool, SelectionMethod
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +148,9 @@ def choose_demonstrations(
     rows_read = [pool.queries[place] for place in places]
     balanced = _balances(pool, options)
     rows = Pool(rows_read, balanced=balanced, groups=input_groups(rows_read, pool.template, pool.labels))
-    read = cached = 0
-    if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
-        rows, read = _observed(engine, pool, rows, method, queries, store, tell)
-        cached = len(rows) + len(queries) - read
-    if engine is not None and method.trials is not None:
-        made = loaded(method.trials)(engine, rows.rows, pool.template, pool.labels, chat, store, tell)
-        rows = replace(rows, trials=made)
+    if engine is not None:
+        for read in dict.fromkeys(READERS[part] for part in method.reads if part in READERS):
+            rows = read(engine, pool, rows, method.reads, queries, chat, store, tell)
     choice = _choice(method, rows, options)
     order = list(choice.rows)
     if not choice.ordered:
@@ -179,31 +173,11 @@ def choose_demonstrations(
             model=None if identity is None else identity.id,
             model_sha256=None if identity is None else identity.contents_sha256,
         ),
-        observed=read,
-        cached=cached,
+        observed=rows.observed,
+        cached=rows.cached,
         sets=0 if rows.trials is None else rows.trials.sets_read,
         scored=0 if rows.trials is None else rows.trials.inputs_scored,
     )
-
-
-def _observed(
-    engine: Engine,
-    pool: PoolRows,
-    rows: Pool,
-    method: SelectionMethod,
-    queries: Sequence[Query],
-    store: Store | None,
-    tell: Tell,
-) -> tuple[Pool, int]:
-    """The pool with the hidden states and probabilities of its rows and of the queries, and how many were read."""
-    observe = Observer(engine, pool.template, [*rows.rows, *queries], "tokens" in method.reads, store)
-    features = observe(rows.rows, tell)
-    rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
-    if not queries:
-        return rows, features.read
-    targets = observe(queries, tell)
-    rows = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens)
-    return rows, features.read + targets.read
 
 
 def _choice(method: SelectionMethod, rows: Pool, options: SelectOptions) -> Choice:

@@ -14,13 +14,13 @@ from importlib.util import find_spec
 from typing import Any
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Note, Tell
+from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.io.cache import Store
 from deepthink_cli.plugins.rivals.registry import EncoderOptions
-from deepthink_cli.selection.features import Observer
+from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.selection.registry import READERS, Pool
 from deepthink_cli.tuning.plan import TunePlan
 from deepthink_cli.tuning.rivals import Rival
 
@@ -46,7 +46,7 @@ def judge(
     for name, features in (RIVALS | encoders).items():
         started = time.perf_counter()
         try:
-            untrained, inputs = features(engine, plan.rows.pool.template, plan.rows.queries, store)
+            untrained, inputs = features(engine, plan.rows.pool, plan.rows.queries, store)
         except InputError as error:
             if name in encoders:
                 raise
@@ -60,23 +60,21 @@ Untrained = Callable[[], Any]  # makes a classifier of scikit-learn
 Inputs = Sequence[Any]  # the classifier's input for every row
 
 
-def words(
-    _engine: Engine, template: Template, queries: Sequence[Query], _store: Store | None
-) -> tuple[Untrained, Inputs]:
+def words(_engine: Engine, pool: PoolRows, queries: Sequence[Query], _store: Store | None) -> tuple[Untrained, Inputs]:
     """Logistic regression on TF-IDF weights, and the rows' texts."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    texts = [template.query(query.text) for query in queries]
+    texts = [pool.template.query(query.text) for query in queries]
     return lambda: make_pipeline(TfidfVectorizer(token_pattern=WORDS), LogisticRegression(max_iter=STEPS)), texts
 
 
-def states(
-    engine: Engine, template: Template, queries: Sequence[Query], store: Store | None
-) -> tuple[Untrained, Inputs]:
-    """Logistic regression on standardised features, and each row's mean hidden state (W,); raises as an `Observer`."""
-    tokens = Observer(engine, template, queries, every_token=True, store=store)(queries).tokens
+def states(engine: Engine, pool: PoolRows, queries: Sequence[Query], store: Store | None) -> tuple[Untrained, Inputs]:
+    """Logistic regression on standardised features, and each row's mean hidden state (W,); raises as the reader."""
+    if "tokens" not in READERS:
+        raise InputError("nothing here reads hidden states of rows")
+    tokens = READERS["tokens"](engine, pool, Pool(queries), ("tokens",), (), None, store, silent).tokens
     assert tokens is not None
     means = [of_row.mean(axis=0) for of_row in tokens]
     return standardised, means
@@ -92,12 +90,12 @@ def standardised() -> Any:
 
 
 def embeddings(
-    encoder: str, _engine: Engine, template: Template, queries: Sequence[Query], _store: Store | None
+    encoder: str, _engine: Engine, pool: PoolRows, queries: Sequence[Query], _store: Store | None
 ) -> tuple[Untrained, Inputs]:
     """Logistic regression on standardised embeddings of the rows' texts (W,), by a model of sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
-    texts = ["\n".join(template.values(query.text).values()) for query in queries]
+    texts = ["\n".join(pool.template.values(query.text).values()) for query in queries]
     try:
         found = SentenceTransformer(encoder, device="cpu").encode(texts, show_progress_bar=False)
     except (OSError, ValueError) as error:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.selection.registry import Choice, Pool, Trials
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
+    from deepthink_cli.plugins.selection.trials import EngineTrials
     from deepthink_cli.selection.registry import Floats
 
 DEV = 100  # rows of the pool on which sets are tried
 
 
-def trials_of(pool: Pool) -> Trials:
+def trials_of(pool: Pool) -> EngineTrials:
     """The pool's trials, which the registry entry of a method promises."""
     assert pool.trials is not None
-    return pool.trials
+    return pool.trials  # type: ignore[no-any-return]
 
 
 def random_sets(pool: Pool, shots: int, draw: random.Random) -> Iterator[list[int]]:

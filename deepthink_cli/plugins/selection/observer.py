@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, shared_prefix
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Progress, Tell, silent
@@ -20,6 +20,8 @@ from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.scoring.likelihood import check_length
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.softmax import softmax
+from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.selection.registry import Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +49,27 @@ class Features:
     probabilities: Floats | None
     tokens: list[States] | None
     read: int
+
+
+def observed(
+    engine: Engine,
+    pool: PoolRows,
+    rows: Pool,
+    reads: Collection[str],
+    queries: Sequence[Query],
+    chat: Chat | None,
+    store: Store | None,
+    tell: Tell,
+) -> Pool:
+    """The pool with the hidden states and probabilities of its rows and of the queries, in the plain template."""
+    observe = Observer(engine, pool.template, [*rows.rows, *queries], "tokens" in reads, store)
+    features, read = observe(rows.rows, tell), 0
+    rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
+    if queries:
+        targets = observe(queries, tell)
+        rows, read = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens), targets.read
+    read += features.read
+    return replace(rows, observed=read, cached=len(rows) + len(queries) - read)
 
 
 class Observer:
