@@ -20,7 +20,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import protocol_name
-from deepthink_cli.techniques.together import COPIES
+from deepthink_cli.make_memory import COPIES
 
 PAGE = ROOT / "docs" / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)

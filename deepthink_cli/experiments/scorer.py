@@ -27,7 +27,7 @@ from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned
 from deepthink_cli.scoring.prediction import Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.techniques.base import Trained
-from deepthink_cli.techniques.together import COPIES, think_in_batches
+from deepthink_cli.make_memory import COPIES, think_in_batches
 from deepthink_cli.updates import UpdateRule
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.selection.choice import choose_demonstrations
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.together import Result, think_in_batches
+from deepthink_cli.make_memory import Result, think_in_batches
 from deepthink_cli.tuning.nested import STATES, HeldOut, held_out
 from deepthink_cli.tuning.options import Grid
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
