@@ -85,10 +85,6 @@ def _calibrations(values: Values) -> list[Calibration]:
     return [CALIBRATIONS[name] for name in names if name in CALIBRATIONS]
 
 
-def _fits_to_no_rows(values: Values) -> bool:
-    return is_absent(values.get("choose_on")) and any(each.labelled for each in _calibrations(values))
-
-
 def _averages_states(values: Values) -> bool:
     found = [find(name.partition(":")[0]) for name in split_names(values.get("technique")) or ()]
     several = any(each is not None and each.members > 1 for each in found)
@@ -179,7 +175,7 @@ TABLE = (
     Rule(
         ("run", "study"),
         ("calibrate",),
-        _fits_to_no_rows,
+        lambda values: is_absent(values.get("choose_on")) and any(each.labelled for each in _calibrations(values)),
         f"{_listed(_LABELLED)} only with {{choose_on}} dev:N, the labelled rows that they are fitted to",
         "add it, or omit them",
     ),

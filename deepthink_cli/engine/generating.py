@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +83,12 @@ class _Batch:
         self.model, self.decoding, self.rows = model, decoding, list(rows)
         self.past = DynamicCache() if memory is None else memory.as_cache(model.dtype, len(rows))
         self.position = 0 if memory is None else memory.length
+        # Whether the network can compute the logits of the last token only.
+        self.takes_kept = "logits_to_keep" in signature(model.network.forward).parameters
+        # The tokens with which the model ends a text, by its generation configuration and its tokenizer.
+        configuration: Any = model.network.generation_config
+        ends = getattr(configuration, "eos_token_id", None)
+        self.ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
 
     @torch.inference_mode()
     def __iter__(self) -> Iterator[NewToken]:
@@ -107,7 +112,7 @@ class _Batch:
         """The logits (R, V) in float32 after the next tokens (R, S) of every row."""
         ids_RS = torch.tensor(ids, device=self.model.device)
         arguments = self.model.inputs(ids_RS, self.past, self.position)
-        if "logits_to_keep" in signature(self.model.network.forward).parameters:
+        if self.takes_kept:
             arguments["logits_to_keep"] = 1
         with self.model.lock:
             logits_RSV = self.model.network(**arguments).logits
@@ -127,21 +132,13 @@ class _Batch:
 
     def _finish(self, row: _Row) -> Finish | None:
         new = row.ids[row.prompt :]
-        if new[-1] in self._ends:
+        if new[-1] in self.ends:
             return "end"
         if self.decoding.stop:
             text = self.model.tokenizer.decode(new, clean_up_tokenization_spaces=False)
             if any(stop in text for stop in self.decoding.stop):
                 return "stop"
         return "length" if len(new) == self.decoding.max_new_tokens else None
-
-    @cached_property
-    def _ends(self) -> frozenset[int]:
-        """The tokens with which the model ends a text, by its generation configuration and its tokenizer."""
-        configuration: Any = self.model.network.generation_config
-        ends = getattr(configuration, "eos_token_id", None)
-        listed = ends if isinstance(ends, list) else [ends]
-        return frozenset(token for token in (*listed, self.model.tokenizer.eos_token_id) if token is not None)
 
 
 def choose(logits_V: Tensor, decoding: Decoding, generator: torch.Generator) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.template import PARTS, Template
 
@@ -163,8 +163,11 @@ def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     if not tokenizer.is_fast or not isinstance(tokenizer.backend_tokenizer.model, models.BPE | models.Unigram):
         return len(text)
     normalizer, pre_tokenizer = tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer
-    if any(_looks_around(step) for step in (normalizer, pre_tokenizer) if step is not None):
-        return len(text)
+    for step in filter(None, (normalizer, pre_tokenizer)):
+        # A regular expression must not test text that it does not match.
+        state = step.__getstate__().decode().replace(_END_OF_WHITE_SPACE, "")
+        if any(begin in state for begin in ("(?=", "(?!", "(?<")):
+            return len(text)
     if normalizer is not None and not normalizer.normalize_str(text).replace(_SPACE, " ").endswith(text):
         return len(text)  # the vocabulary holds the normalised text
     pairs = {
@@ -175,9 +178,3 @@ def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     vocabulary = tokenizer.get_vocab() if pairs else {}
     places = (place for pair, place in pairs.items() if not any(pair in token for token in vocabulary))
     return min(places, default=len(text))
-
-
-def _looks_around(step: Any) -> bool:
-    """Whether a regular expression of a normalizer or pre-tokenizer tests text that it does not match."""
-    state = step.__getstate__().decode().replace(_END_OF_WHITE_SPACE, "")
-    return any(begin in state for begin in ("(?=", "(?!", "(?<"))
