@@ -133,7 +133,13 @@ def write_state(memory: Memory, state: SequenceState, paired: bool, output: str 
     data = bytearray(state.data)
     for blocks, tensors, in_pairs in ((state.keys, memory.keys, paired), (state.values, memory.values, False)):
         for block, tensor in zip(blocks, tensors, strict=True):
-            data[block.begin : block.end] = _encoded(state, block, _rows(tensor, in_pairs))
+            rows = _rows(tensor, in_pairs).to(_DTYPES[block.type])
+            if not rows.isfinite().all():
+                raise InputError(
+                    f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"
+                )
+            shaped = (rows.T if block.transposed else rows).contiguous()
+            data[block.begin : block.end] = shaped.view(torch.uint8).numpy().tobytes()
     with replacing(output) as temporary:
         temporary.write_bytes(data)
 
@@ -154,23 +160,8 @@ def _largest(state: SequenceState, blocks: Iterable[Block], tensors: Iterable[Te
     """The largest difference of the state's blocks from our tensors, as a share of the largest value of its layer."""
     shares = [0.0]
     for block, tensor in zip(blocks, tensors, strict=True):
-        ours, theirs = _rows(tensor, paired), _decoded(state, block)
+        values = torch.frombuffer(bytearray(state.data[block.begin : block.end]), dtype=_DTYPES[block.type])
+        theirs = (values.view(block.width, -1).T if block.transposed else values.view(-1, block.width)).float()
+        ours = _rows(tensor, paired)
         shares.append(float((ours - theirs).abs().max() / ours.abs().max()))
     return max(shares) if all(share == share for share in shares) else float("inf")
-
-
-def _decoded(state: SequenceState, block: Block) -> Tensor:
-    """A block's values in float32 (L, width)."""
-    values = torch.frombuffer(bytearray(state.data[block.begin : block.end]), dtype=_DTYPES[block.type])
-    shaped = values.view(block.width, -1).T if block.transposed else values.view(-1, block.width)
-    return shaped.to(torch.float32)
-
-
-def _encoded(state: SequenceState, block: Block, rows: Tensor) -> bytes:
-    """Values (L, width) as the bytes of a block."""
-    rows = rows.to(_DTYPES[block.type])
-    if not rows.isfinite().all():
-        raise InputError(
-            f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"
-        )
-    return (rows.T if block.transposed else rows).contiguous().view(torch.uint8).numpy().tobytes()

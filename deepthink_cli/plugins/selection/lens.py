@@ -131,7 +131,11 @@ def search(pool: Pool, candidates: Candidates, shots: int, dev: list[int], draw:
     beam: list[Set] = [tuple(draw.sample(first, shots)) for _ in range(BEAM)]
     accuracy: dict[Set, float] = {}
     for _ in range(ROUNDS):
-        variants = dict.fromkeys(variant for each in beam for variant in _variants(rows, candidates, each, draw))
+        variants = dict[Set, None]()
+        for chosen in beam:
+            places = draw.sample(range(shots), min(shots, BEAM // 2))
+            variants |= dict.fromkeys(substitute(rows, candidates, chosen, place) for place in places)
+            variants |= dict.fromkeys(tuple(draw.sample(chosen, shots)) for _ in range(BEAM - len(places)))
         new = [each for each in variants if each not in accuracy]
         tried = accuracies(pool, [candidates.rows[list(each)].tolist() for each in new], dev) if new else ()
         accuracy |= zip(new, map(float, tried), strict=True)
@@ -168,12 +172,6 @@ def objective(candidates: Candidates, rows: Sequence[int]) -> float:
     chosen = list(rows)
     similar = candidates.similarities[np.ix_(chosen, chosen)]
     return float(candidates.informativeness[chosen].sum() - DIVERSITY * (similar.sum() - np.trace(similar)))
-
-
-def _variants(pool: Pool, candidates: Candidates, chosen: Set, draw: random.Random) -> list[Set]:
-    places = draw.sample(range(len(chosen)), min(len(chosen), BEAM // 2))
-    substituted = [substitute(pool, candidates, chosen, place) for place in places]
-    return [*substituted, *(tuple(draw.sample(chosen, len(chosen))) for _ in range(BEAM - len(places)))]
 
 
 def substitute(pool: Pool, candidates: Candidates, chosen: Set, place: int, diversity: float = DIVERSITY) -> Set:
