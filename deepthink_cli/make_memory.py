@@ -16,8 +16,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
-from deepthink_cli.calibration.notes import check_labels, other_score
-from deepthink_cli.calibration.notes import check_storable
+from deepthink_cli.calibration.notes import check_labels, check_storable, other_score
 from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine

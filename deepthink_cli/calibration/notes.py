@@ -192,8 +192,8 @@ def check_labels(
 ) -> TokenizedQuery:
     """The tokens of a query of `prompt` with this text; warns of labels whose tokens begin with another's tokens.
 
-    Every further token lowers a sum of log-probabilities, so that `bug report` never has a higher sum than `bug`. A mean
-    per token may rise. With an end, `bug report` no longer begins with the whole of `bug`. A calibration compares other
+    Every further token lowers a sum of log-probabilities: `bug report` never has a higher sum than `bug`. A mean per
+    token may rise. With an end, `bug report` no longer begins with the whole of `bug`. A calibration compares other
     values.
 
     `where` begins the warning, as in `task sst2: `; `options`, to be used in place of a sum, ends it. Raises InputError

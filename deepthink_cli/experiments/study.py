@@ -269,7 +269,7 @@ def _model(value: Any, folder: Path) -> Any:
 
 
 def is_path(model: str) -> bool:
-    """Whether a model is a file or directory, rather than the id of one: it begins with `.`, or ends as a model's file does."""
+    """Whether a model is a file or directory, not the id of one: it begins with `.`, or ends as a model's file does."""
     return model.startswith(("./", "../", "/", "~")) or kind_of(model) is not None
 
 

@@ -53,7 +53,11 @@ class ModelFile(ABC):
         """Arguments of `from_pretrained` for a configuration and a tokenizer; with a configuration, for a network."""
 
 
-MODEL_FILES: Registry[ModelFile] = Registry("weights", {}, instance_of(ModelFile))  # by the ending of their names
+MODEL_FILES: Registry[ModelFile] = Registry(  # by the ending of their names
+    "weights",
+    {},
+    instance_of(ModelFile),  # type: ignore[type-abstract]
+)
 
 
 def kind_of(name: str | None) -> ModelFile | None:

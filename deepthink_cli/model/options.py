@@ -104,6 +104,11 @@ class ModelOptions(Options):
         """The options that scores depend on, as JSON values."""
         return self.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
 
+    @property
+    def name(self) -> str:
+        """The model in messages."""
+        return self.model
+
 
 def choose_device(name: str) -> torch.device:
     """The device called `name`; auto is CUDA, then MPS, then the CPU. Raises InputError if it is not available."""

@@ -33,9 +33,9 @@ class Pool:
     model. `hidden` (n, W) are the hidden states before the model's head at the token that predicts the label, in
     zero-shot prompts; `probabilities` (n, C) are the labels' probabilities there; `tokens` has the hidden states (s, W)
     of every row's own tokens. `target_hidden` and `target_tokens` are the hidden states of the queries of the choice
-    (--for). `trials` tries sets of rows as demonstrations. `balanced` asks for equal numbers of every label. `groups` has
-    the number of every row's input (`input_groups`); None if all inputs differ. The model read `observed` of the rows and
-    queries, and `cached` came from the cache.
+    (--for). `trials` tries sets of rows as demonstrations. `balanced` asks for equal numbers of every label. `groups`
+    has the number of every row's input (`input_groups`); None if all inputs differ. The model read `observed` of the
+    rows and queries, and `cached` came from the cache.
     """
 
     rows: Sequence[Query]
@@ -184,8 +184,8 @@ _BUILT_IN = {
     ),
 }
 METHODS: Registry[SelectionMethod] = Registry("selections", _BUILT_IN, instance_of(SelectionMethod))
-# By the names of `Reads`: functions that give a pool these parts. The arguments are the engine, the `PoolRows`, the pool,
-# all parts that the method reads, the queries, the conversation or None, the cache or None, and the receiver of progress.
+# By the names of `Reads`: functions that give a pool these parts. Their arguments are the engine, the `PoolRows`, the
+# pool, all parts that the method reads, the queries, the conversation, the cache, and the receiver of progress.
 READERS: Registry[Callable[..., Pool]] = Registry("readers", {}, instance_of(FunctionType))
 
 

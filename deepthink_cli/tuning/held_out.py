@@ -14,6 +14,7 @@ from deepthink_cli.data.same_input import is_among
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.io.cache import Store
+from deepthink_cli.make_memory import Result, think_in_batches
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
@@ -23,7 +24,6 @@ from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.selection.choice import choose_demonstrations
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.make_memory import Result, think_in_batches
 from deepthink_cli.tuning.nested import STATES, HeldOut, held_out
 from deepthink_cli.tuning.options import Grid
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized

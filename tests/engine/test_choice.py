@@ -16,11 +16,10 @@ from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import refuse_unknown
-from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Warn

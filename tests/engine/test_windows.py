@@ -18,11 +18,10 @@ from transformers import DynamicCache
 
 from deepthink_cli import Memory, load_model, score
 from deepthink_cli.engine import kernels, reach
-from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.attention import Attention
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.reach import STEP, UnsupportedAttention, model_mask
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache

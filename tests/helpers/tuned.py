@@ -30,4 +30,3 @@ def planned(engine: Engine, rows: LabelledRows | None = None, **options: Any) ->
     defaults = {"iterations": 3, "etas": "0.1,0.5", "folds": "3", "techniques": "deep-thinking", "calibrate": "none"}
     checked = TuneOptions.checked(**{**defaults, **options})
     return plan_tuning(rows or labelled(), ModelOptions.checked(model=engine.identity.id), checked)
-

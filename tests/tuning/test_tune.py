@@ -29,12 +29,14 @@ from deepthink_cli.events import Note, Progress, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning import held_out
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
 from deepthink_cli.tuning.nested import Comparison, Excess
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
 from deepthink_cli.tuning.tune import TuneReport, tune
+
 
 def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequence[int], setting: Any) -> list[str]:
     """The labels of some rows after a memory of others, by thinking and predicting alone."""

@@ -136,7 +136,8 @@ def write_state(memory: Memory, state: SequenceState, paired: bool, output: str 
             rows = _rows(tensor, in_pairs).to(_DTYPES[block.type])
             if not rows.isfinite().all():
                 raise InputError(
-                    f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"
+                    f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type "
+                    "f32"
                 )
             shaped = (rows.T if block.transposed else rows).contiguous()
             data[block.begin : block.end] = shaped.view(torch.uint8).numpy().tobytes()

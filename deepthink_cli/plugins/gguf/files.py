@@ -35,7 +35,9 @@ class Gguf(ModelFile):
     def check(self, name: str, named: Problem, options: ModelOptions) -> None:
         """Raise InputError for a part of a file, for quantization, and without the packages of the extra `gguf`."""
         if part := _PART.search(name):
-            reason = f"part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with llama-gguf-split "
+            reason = (
+                f"part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with llama-gguf-split "
+            )
             raise InputError(named.because(f"{reason}--merge, and name the result"))
         if options.quantize is not None:
             raise InputError.of(

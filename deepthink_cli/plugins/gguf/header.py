@@ -35,7 +35,7 @@ class GgufHeader:
         return {"block_count": self.value("block_count")}
 
     def warning(self, name: str, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
-        """A warning of the settings and tensors of the file `name` that transformers does not apply; None without any."""
+        """A warning of settings and tensors of the file `name` that transformers does not apply; None without any."""
         text = config.get_text_config(decoder=True)
         ignored = [*_settings(self, text), *_tokenizer(self, tokenizer), *_tensors(self, config)]
         if not ignored:

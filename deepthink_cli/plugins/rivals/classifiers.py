@@ -28,9 +28,7 @@ WORDS = r"\w+|[^\w\s]+"  # any text that is not blank has a match
 STEPS = 1_000  # the most steps of the optimizer, which needs about a hundred
 
 
-def judge(
-    plan: TunePlan, engine: Engine, options: EncoderOptions, store: Store | None, tell: Tell
-) -> Iterator[Rival]:
+def judge(plan: TunePlan, engine: Engine, options: EncoderOptions, store: Store | None, tell: Tell) -> Iterator[Rival]:
     """Judge each classifier by cross-validation.
 
     None is judged if rows have candidates of their own, or without scikit-learn. If the engine gives no hidden states,

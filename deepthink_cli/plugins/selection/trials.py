@@ -84,8 +84,9 @@ class EngineTrials:
         """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
 
         `sets` are lists of pool rows in reading order, which may be empty (zero-shot). `rows` are the classified pool
-        rows, whose labels the model does not read. Each distinct set is read once. Every set is tokenised and checked before the first set is read. Raises InputError for a set that is too long
-        for the model with the longest row; also raises as `score_each`.
+        rows, whose labels the model does not read. Every set is tokenised and checked before the first set is read;
+        each distinct set is read once. Raises InputError for a set that is too long for the model with the longest row;
+        also raises as `score_each`.
         """
         import numpy as np
 

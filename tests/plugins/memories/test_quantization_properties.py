@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from deepthink_cli.artifact.files import Codes, check_codes, dequantized
-
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.plugins.memories.quantize import quantized
 from deepthink_cli.provenance import Bits, Quantized
