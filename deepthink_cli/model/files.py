@@ -14,8 +14,6 @@ from deepthink_cli.registry import Registry, instance_of
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-    from deepthink_cli.model.options import ModelOptions
-
 
 class FileHeader(Protocol):
     """What a model's file says before its weights."""
@@ -37,8 +35,8 @@ class ModelFile(ABC):
     converted: ClassVar[str]
 
     @abstractmethod
-    def check(self, name: str, named: Problem, options: ModelOptions) -> None:
-        """Raise InputError for the name of a file, `named` in messages, that cannot be loaded with these options."""
+    def check(self, name: str, named: Problem, quantize: str | None) -> None:
+        """Raise InputError for the name of a file, `named` in messages, that cannot be loaded, or not quantized so."""
 
     @abstractmethod
     def reading(self, weights: bool = False) -> AbstractContextManager[None]:

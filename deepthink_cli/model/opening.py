@@ -75,7 +75,7 @@ def locate(options: ModelOptions) -> Location:
         raise InputError(named.because("leads out of the model; name a file inside it"))
     if found.kind is None:
         raise InputError(named.because(f"a file that does not end with {_endings()}; name another file"))
-    found.kind.check(name, named, options)
+    found.kind.check(name, named, options.quantize)
     if found.is_local and options.revision is not None:
         reason = f"{option('model')} {options.model} is on this machine; omit {option('revision')}"
         raise InputError.of("revision", options.revision, reason)

@@ -227,7 +227,7 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     options = TuneOptions.checked(folds="3", techniques="deep-thinking")
     plan = plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
     assert plan.grid.calibrations == ("none", "contextual", "domain", "pmi", "centroid", "head")
-    assert str(told[0]).count("batch, prior, fitted, fitted-slope: they need 20 rows outside a fold, and there are 6")
+    assert str(told[0]).count("batch, fitted, fitted-slope, prior: they need 20 rows outside a fold, and there are 6")
 
 
 def stored_by(llama: Engine, plan: TunePlan, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:

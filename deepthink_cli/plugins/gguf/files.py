@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import check_installed
 from deepthink_cli.model.files import FileHeader, ModelFile
-from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -32,17 +31,16 @@ class Gguf(ModelFile):
     form = "GGUF file"
     converted = "dequantized"
 
-    def check(self, name: str, named: Problem, options: ModelOptions) -> None:
+    def check(self, name: str, named: Problem, quantize: str | None) -> None:
         """Raise InputError for a part of a file, for quantization, and without the packages of the extra `gguf`."""
         if part := _PART.search(name):
             reason = (
                 f"part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with llama-gguf-split "
             )
             raise InputError(named.because(f"{reason}--merge, and name the result"))
-        if options.quantize is not None:
-            raise InputError.of(
-                "quantize", options.quantize, f"the weights of a GGUF file are dequantized; omit {option('quantize')}"
-            )
+        if quantize is not None:
+            reason = f"the weights of a GGUF file are dequantized; omit {option('quantize')}"
+            raise InputError.of("quantize", quantize, reason)
         check_installed(named, "gguf", "gguf", "accelerate")
 
     @contextmanager

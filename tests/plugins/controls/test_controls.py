@@ -73,7 +73,7 @@ def test_other_techniques_change_no_demonstrations(name: str, reviews: Demonstra
 )
 def test_another_name_is_refused(name: str) -> None:
     assert find(name) is None
-    with pytest.raises(InputError, match="use deep-thinking, repeat-R"):
+    with pytest.raises(InputError, match="use deep-thinking, composed"):
         technique_of(name)
 
 
