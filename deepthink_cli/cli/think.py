@@ -78,18 +78,6 @@ def _short(text: str) -> str:
     return text if len(text) <= CHARACTERS else text[: CHARACTERS - 3] + "..."
 
 
-def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
-    """The lines after the readings: the file, its size, the work and its time; and the correction, if one is stored."""
-    readings, stored = plan.options.iterations, result.header.metadata.calibrated
-    work = "read once" if readings == 1 else f"read {readings} times"
-    if plan.tuning is not None:
-        work = f"trained in {plan.tuning.steps} steps"
-    kept = "" if plan.options.kept == (readings,) else f", T = {', '.join(map(str, plan.options.kept))}"
-    took = f"{len(plan.demonstrations.token_ids)} tokens {work}, {result.seconds:.1f} s"
-    wrote = f"wrote {output} ({size(result.header.size)}{kept}): {took}"
-    return [wrote, *([f"corrected by {stored}"] if stored else [])]
-
-
 def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
     """The fields of `think --json` beside the memory's metadata."""
     return {
@@ -265,5 +253,13 @@ def _report(
         write_json({**values, "next": result.advice})
     rows = "LABELLED" if task is None else f"--task {task}"
     following = f"next: deepthink predict {output} INPUTS, or eval {output} {rows}"
-    for line in (*done(plan, result, output), *(f"next: {each}" for each in result.advice), following):
+    readings, stored = plan.options.iterations, result.header.metadata.calibrated
+    work = "read once" if readings == 1 else f"read {readings} times"
+    if plan.tuning is not None:
+        work = f"trained in {plan.tuning.steps} steps"
+    kept = "" if plan.options.kept == (readings,) else f", T = {', '.join(map(str, plan.options.kept))}"
+    took = f"{len(plan.demonstrations.token_ids)} tokens {work}, {result.seconds:.1f} s"
+    wrote = f"wrote {output} ({size(result.header.size)}{kept}): {took}"
+    corrected = [f"corrected by {stored}"] if stored else []
+    for line in (wrote, *corrected, *(f"next: {each}" for each in result.advice), following):
         note(line, common.quiet)

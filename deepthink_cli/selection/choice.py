@@ -191,23 +191,19 @@ def _choice(method: SelectionMethod, rows: Pool, options: SelectOptions) -> Choi
     for label, share in rows.shares(options.shots).items():
         numbers = rows.by_label[label]
         if share:
-            choice = method(_part(rows, numbers), share, draw, options.own)
+            part = replace(
+                rows,
+                rows=[rows.rows[number] for number in numbers],
+                groups=rows.inputs[numbers].tolist(),
+                hidden=None if rows.hidden is None else rows.hidden[numbers],
+                probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
+                tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],
+            )
+            choice = method(part, share, draw, options.own)
             chosen += [numbers[row] for row in choice.rows]
             if choice.scores is not None:
                 scores[numbers], scored = choice.scores, True
     return Choice(chosen, scores if scored else None)
-
-
-def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
-    """Some rows of a pool as a pool."""
-    return replace(
-        rows,
-        rows=[rows.rows[number] for number in numbers],
-        groups=rows.inputs[numbers].tolist(),
-        hidden=None if rows.hidden is None else rows.hidden[numbers],
-        probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
-        tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],
-    )
 
 
 def select(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter as clock
@@ -105,6 +105,8 @@ def held_out_scores(
     the budget allows by the time of the first set. T = 1 of the first technique is always scored; corrections by texts
     are left out if it would take too long. The sets are read in shared passes, as many at once as fit the device.
     """
+    import numpy as np
+
     end, stages = None, list(enumerate(grid.asked))
     if budget is not None:
         end, stages = clock() + budget, [*((kind, 1) for kind, _ in stages), *stages]
@@ -142,19 +144,15 @@ def held_out_scores(
         (once, later / max(1, (last - 1) * len(grid.methods)))
         for last, (once, later) in zip(readings, seconds, strict=True)
     ]
-    scores = [_stacked([scorer.scores for scorer in of_set]) for of_set in zip(*scorers, strict=True)]
+    # A technique that the budget left out has zeros.
+    scores = [
+        {
+            name: np.stack([each.scores.get(name, np.zeros_like(values)) for each in of_set])
+            for name, values in of_set[0].scores.items()
+        }
+        for of_set in zip(*scorers, strict=True)
+    ]
     return Tried(replace(grid, readings=tuple(readings)), scores, tuple(costs))
-
-
-def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
-    """The scores of one set by every technique; zeros for a technique that the budget left out."""
-    import numpy as np
-
-    first = by_technique[0]
-    return {
-        name: np.stack([scores.get(name, np.zeros_like(values)) for scores in by_technique])
-        for name, values in first.items()
-    }
 
 
 def _affordable(engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, end: float) -> Grid:
