@@ -134,7 +134,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     choose_device(options.device)
     from transformers import AutoConfig, PretrainedConfig
 
-    kind, name, header, warning = found.kind, found.id, None, None
+    kind, name, warning = found.kind, found.id, None
     arguments: dict[str, Any] = {"revision": options.revision or "main", "local_files_only": options.offline}
     arguments["trust_remote_code"] = options.trust_remote_code  # without it, transformers would prompt on a terminal
     with quiet_libraries(options.offline), nullcontext() if kind is None else kind.reading():
@@ -154,7 +154,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
         tokenizer = _load_tokenizer(found, arguments, options.trust_remote_code)
         revision = hub_commit(source, options.revision, found.file or "config.json") or options.revision
         weight_files(source, revision, config, found.file)  # raises for files outside the model's folder
-        if kind is not None and header is not None:
+        if kind is not None:
             with library_errors(Problem.of("model", name), _another(kind)):
                 warning = header.warning(name, config, tokenizer)
     return ModelSpec(

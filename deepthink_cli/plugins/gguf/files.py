@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import check_installed
-from deepthink_cli.model.files import FileHeader, ModelFile
+from deepthink_cli.model.files import ModelFile
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -59,7 +59,7 @@ class Gguf(ModelFile):
             if weights:
                 _last.clear()
 
-    def header(self, file: Path, named: Problem) -> FileHeader:
+    def header(self, file: Path, named: Problem) -> Any:
         """The header of the file; raises InputError as `read_header`."""
         from deepthink_cli.plugins.gguf.header import read_header
 
