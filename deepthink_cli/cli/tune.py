@@ -118,9 +118,9 @@ def print_report(result: TuneReport, common: CommonArguments, details: bool) -> 
 
 def _described(result: TuneReport) -> str:
     plan = result.plan
-    labels = ", ".join(map(named, plan.rows.labels)) or "with every row"
+    labels = ", ".join(map(named, plan.rows.pool.labels)) or "with every row"
     return (
-        f"{plan.rows.name}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
+        f"{plan.rows.pool.name}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
         f"seed {plan.options.seed}; {len(result.settings)} settings in {result.seconds:.1f} s"
     )
 

@@ -75,7 +75,7 @@ def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engi
     options, chat = SelectOptions(demos_by=method, shots=plan.options.shots, seed=plan.options.seed), plan.rows.chat
     chosen = choose_demonstrations(engine, plan.rows.part(rest), options, store, chat=chat)
     demonstrations = replace(chosen.demonstrations, chat=chat)
-    was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.labels)
+    was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.pool.labels)
     unread = tuple(row for row in rest if not was_read(plan.rows.queries[row]))
     read = tuple(tokenized(plan, each, demonstrations) for each in techniques)
     return TrainingSet(left_out, selection, scored, unread, read, chosen.selected)

@@ -60,20 +60,10 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.queries)
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label words; none if every row has candidates of its own."""
-        return self.pool.labels
-
-    @property
-    def name(self) -> str:
-        """The file of the rows, in messages."""
-        return self.pool.name
-
     @cached_property
     def groups(self) -> list[int]:
         """The number of every row's input; the rows of one input are in one fold."""
-        return input_groups(self.queries, self.pool.template, self.labels)
+        return input_groups(self.queries, self.pool.template, self.pool.labels)
 
     @cached_property
     def gold(self) -> list[int]:
@@ -120,9 +110,11 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     count = most if options.folds == "loo" else int(options.folds)
     if not FEWEST_FOLDS <= count <= most:
         raise InputError.of(
-            "folds", options.folds, f"{rows.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
+            "folds",
+            options.folds,
+            f"{rows.pool.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo",
         )
-    strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
+    strata = [str(query.gold) if rows.pool.labels else "" for query in rows.queries]
     folds = split(strata, rows.groups, count, options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
     selections = _selections(rows, options, folds)
@@ -148,7 +140,7 @@ def _calibrations(
         for name in from_rows(options.calibrate):
             calibration(name).check_count(remaining)
         names = options.calibrate
-    elif not rows.labels:
+    elif not rows.pool.labels:
         return (NONE,)
     else:
         names = tuple(CALIBRATIONS)
@@ -200,12 +192,12 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
             raise InputError(technique.option.because(str(error))) from error
 
     def corrects(name: str) -> None:
-        check_calibrations([name], demonstrations, rows.name)
+        check_calibrations([name], demonstrations, rows.pool.name)
         check_inputs([name], demonstrations, spec, rows.scoring)
 
     first, *others = plan.grid.techniques
     demonstrations = fits(first)
-    spec.check_ids(demonstrations.token_ids, rows.name)
+    spec.check_ids(demonstrations.token_ids, rows.pool.name)
     techniques = [first, *_allowed(others, fits_too, "techniques" in options.model_fields_set, tell)]
     calibrations = _allowed(plan.grid.calibrations, corrects, options.calibrate is not None, tell)
     grid = replace(plan.grid, techniques=tuple(techniques), calibrations=tuple(calibrations))
@@ -227,17 +219,17 @@ def _allowed(each: Iterable[Named], check: Callable[[Named], None], named: bool,
 
 def _check_rows(rows: LabelledRows) -> None:
     counts = Counter(str(query.gold) for query in rows.queries)
-    if rows.labels and len(counts) < 2:
-        raise InputError(f"{rows.name}: one label only, {next(iter(counts))!r}; add rows of another")
-    for label in rows.labels:
+    if rows.pool.labels and len(counts) < 2:
+        raise InputError(f"{rows.pool.name}: one label only, {next(iter(counts))!r}; add rows of another")
+    for label in rows.pool.labels:
         if counts[label] < FEWEST_OF_LABEL:
             raise InputError(
-                f"{rows.name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
+                f"{rows.pool.name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
                 "to read and one to hold out; add rows of it, or omit the label"
             )
     if len(rows) < FEWEST_ROWS:
         raise InputError(
-            f"{rows.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
+            f"{rows.pool.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
             "beyond noise"
         )
 

@@ -19,12 +19,11 @@ from deepthink_cli.engine.opening import load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.io.cache import Store
-from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
+from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.pipeline import predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
-from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
 from deepthink_cli.tuning.nested import (
     STATES,
@@ -96,7 +95,7 @@ class TuneReport:
     @property
     def stored(self) -> str | None:
         """The calibration of the setting to use, if the memory stores its correction: only for label words."""
-        return self.setting.calibration if self.setting.calibration != NONE and self.plan.rows.labels else None
+        return self.setting.calibration if self.setting.calibration != NONE and self.plan.rows.pool.labels else None
 
     def labels_of(self, setting: Setting) -> int:
         """The number of labelled rows that a setting needs: its demonstrations, or all to fit a bias."""
@@ -138,7 +137,7 @@ class TuneReport:
         return {
             "model": self.plan.spec.id,
             "rows": len(self.plan.rows),
-            "labels": list(self.plan.rows.labels),
+            "labels": list(self.plan.rows.pool.labels),
             "folds": len(self.plan.folds),
             "seed": self.plan.options.seed,
             "settings": [self._cross_validated(number) for number in range(len(self.settings))],
@@ -196,7 +195,7 @@ def tune(
     outer, inner = _judged(plan, whole, without)
     first = first_choice(plan.grid.settings)
     chosen, right = choose_nested(outer, inner, plan.folds, first)
-    names, plainly = plan.rows.labels, whole[NONE][plan.grid.settings[0].place].argmax(axis=-1)
+    names, plainly = plan.rows.pool.labels, whole[NONE][plan.grid.settings[0].place].argmax(axis=-1)
     report = TuneReport(
         plan,
         tuple(int(count) for count in outer.sum(axis=1)),
@@ -308,7 +307,7 @@ def _correction(
         rows = [_held_out(engine, report, memory, scores) for memory in memories]
     else:
         rows = by_memory(predicted(observed(engine, memories, unread, scoring, method.of_states)))
-    return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.name).name, scoring)
+    return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.pool.name).name, scoring)
 
 
 def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> list[Prediction]:
@@ -320,13 +319,10 @@ def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOu
     tokenized = query_tokenizer(engine.tokenizer, memory.origin.demonstrations, scoring)(rows)
     place = (*place[:3], memory.iteration - 1)
     sums, states = scores[NONE][place], scores[STATES][place] if STATES in scores else [None] * len(rows)
-    return [
-        replace(prediction_of(row, memory.iteration, _scores(each, query, scoring)), states=of_row)
-        for row, query, each, of_row in zip(rows, tokenized, sums.tolist(), states, strict=True)
-    ]
-
-
-def _scores(compared: Sequence[float], query: TokenizedQuery, scoring: Scoring) -> Scores:
-    """The scores of a query from its `compared` values, which stand for the means, too, unless they are sums."""
-    scores = Scores.of(compared, query)
-    return scores if scoring.compared(scores) == scores else replace(scores, means=scores.sums)
+    found = list[Prediction]()
+    for row, query, compared, of_row in zip(rows, tokenized, sums.tolist(), states, strict=True):
+        of_query = Scores.of(compared, query)
+        if scoring.compared(of_query) != of_query:  # the compared values, which are no sums, stand for the means, too
+            of_query = replace(of_query, means=of_query.sums)
+        found.append(replace(prediction_of(row, memory.iteration, of_query), states=of_row))
+    return found

@@ -49,6 +49,7 @@ def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequenc
     return [prediction.calibrated[setting.calibration].prediction.label for prediction in corrected]
 
 
+@pytest.mark.plugins
 def test_every_setting_is_judged_by_thinking_about_the_other_folds(llama: Engine) -> None:
     more = {"momentums": "0.9", "positions": "restarted,continued", "techniques": "composed,repeat-2"}
     plan = planned(llama, calibrate="none,contextual,domain,pmi", **more)
@@ -220,6 +221,7 @@ def test_rows_and_options_that_cannot_work_are_refused_before_the_weights_are_lo
     assert message in refused.value.messages[0]
 
 
+@pytest.mark.plugins
 def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(llama: Engine) -> None:
     with pytest.raises(InputError, match=r"^calibrate prior: .* there are only 6"):  # of 9, without one of three folds
         planned(llama, folds="3", calibrate="none,prior,contextual")
@@ -310,6 +312,7 @@ def direction(vector: Any) -> Any:
     return vector / np.linalg.norm(vector)
 
 
+@pytest.mark.plugins
 def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +333,7 @@ def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
     assert report.right[report.kept] == right
 
 
+@pytest.mark.plugins
 def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +347,7 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
     assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("budget", "readings"), [(60, (3, 1, 1)), (17, (1, 1, 0)), pytest.param(None, (9, 9, 1), marks=pytest.mark.soak)]
 )
@@ -393,6 +398,7 @@ def test_a_budget_leaves_out_the_corrections_of_most_texts_if_t_1_takes_longer(
     assert not held_out_scores(llama, plan.rows, sets, plan.grid, silent, 8).grid.left_out
 
 
+@pytest.mark.plugins
 def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     hours = iter(range(0, 3_600_000, 3600))
     monkeypatch.setattr("deepthink_cli.tuning.held_out.clock", lambda: next(hours))
@@ -402,6 +408,7 @@ def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.
     assert report.as_json()["not_tried"] == report.not_tried
 
 
+@pytest.mark.plugins
 def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> None:
     more = {"iterations": 1, "techniques": "composed", "calibrate": "batch,fitted"}
     first = planned(llama, labelled(MANY[:30]), **more)
@@ -417,6 +424,7 @@ def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> Non
     assert reports[0].right != reports[1].right  # the labels were flipped
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(("technique", "iteration"), [("composed", 3), ("repeat-2", 1)])
 def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, technique: str, iteration: int
@@ -463,6 +471,7 @@ def test_a_trained_memory_is_tried_by_name(llama: Engine, tmp_path: Path, monkey
     assert all(map(torch.equal, memory.keys, training.memory.keys))
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", ["ensemble-3", "more"])
 def test_techniques_whose_memory_is_not_one_file_are_refused(llama: Engine, name: str) -> None:
     with pytest.raises(InputError, match=f"technique {name}: use .*composed"):

@@ -34,7 +34,7 @@ def judge(plan: TunePlan, engine: Engine, options: EncoderOptions, store: Store 
     None is judged if rows have candidates of their own, or without scikit-learn. If the engine gives no hidden states,
     their classifier is left out with a note. Raises InputError for a named encoder that cannot be loaded.
     """
-    if not plan.rows.labels:
+    if not plan.rows.pool.labels:
         return
     if find_spec("sklearn") is None:
         tell(Note("no classifier is trained for comparison: scikit-learn is not installed (extra sklearn)"))
