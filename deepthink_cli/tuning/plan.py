@@ -109,11 +109,8 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     most = len(set(rows.groups))
     count = most if options.folds == "loo" else int(options.folds)
     if not FEWEST_FOLDS <= count <= most:
-        raise InputError.of(
-            "folds",
-            options.folds,
-            f"{rows.pool.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo",
-        )
+        reason = f"{rows.pool.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
+        raise InputError.of("folds", options.folds, reason)
     strata = [str(query.gold) if rows.pool.labels else "" for query in rows.queries]
     folds = split(strata, rows.groups, count, options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
@@ -218,18 +215,18 @@ def _allowed(each: Iterable[Named], check: Callable[[Named], None], named: bool,
 
 
 def _check_rows(rows: LabelledRows) -> None:
-    counts = Counter(str(query.gold) for query in rows.queries)
+    counts, name = Counter(str(query.gold) for query in rows.queries), rows.pool.name
     if rows.pool.labels and len(counts) < 2:
-        raise InputError(f"{rows.pool.name}: one label only, {next(iter(counts))!r}; add rows of another")
+        raise InputError(f"{name}: one label only, {next(iter(counts))!r}; add rows of another")
     for label in rows.pool.labels:
         if counts[label] < FEWEST_OF_LABEL:
             raise InputError(
-                f"{rows.pool.name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
+                f"{name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
                 "to read and one to hold out; add rows of it, or omit the label"
             )
     if len(rows) < FEWEST_ROWS:
         raise InputError(
-            f"{rows.pool.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
+            f"{name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
             "beyond noise"
         )
 
