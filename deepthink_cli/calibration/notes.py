@@ -207,16 +207,12 @@ def check_labels(
         if separator is not None:
             divided = f"deepthink think {option('label_separator')} '{separator}'"
             way = f"if rows have several labels, make the memory with {divided}"
-        tell(Warn(f"{where}{_named(pairs)}; {way}"))
+        (longer, shorter), *more = pairs
+        others = [f"{label!r} after {start!r}" for label, start in more[: _NAMED - 1]]
+        others += [f"{len(pairs) - _NAMED} more"] if len(pairs) > _NAMED else []
+        also = f" (also {', '.join(others)})" if others else ""
+        tell(Warn(f"{where}label {longer!r} {_NEVER} {shorter!r}{also}; {way}"))
     return tokenized
-
-
-def _named(pairs: Sequence[tuple[str, str]]) -> str:
-    (longer, shorter), *more = pairs
-    others = [f"{label!r} after {start!r}" for label, start in more[: _NAMED - 1]]
-    others += [f"{len(pairs) - _NAMED} more"] if len(pairs) > _NAMED else []
-    also = f" (also {', '.join(others)})" if others else ""
-    return f"label {longer!r} {_NEVER} {shorter!r}{also}"
 
 
 def other_score(scoring: Scoring, typed: str = "{option} {name}") -> str | None:

@@ -95,8 +95,14 @@ class _Batch:
         """The new tokens, until every row has finished."""
         read, width = 0, min(len(row.ids) for row in self.rows)
         while self.rows:
-            logits_RV = self._step([row.ids[read : read + width] for row in self.rows])
-            read, width = read + width, 1
+            ids_RS = torch.tensor([row.ids[read : read + width] for row in self.rows], device=self.model.device)
+            arguments = self.model.inputs(ids_RS, self.past, self.position)
+            if self.takes_kept:
+                arguments["logits_to_keep"] = 1
+            with self.model.lock:
+                logits_RSV = self.model.network(**arguments).logits
+            logits_RV = logits_RSV[:, -1].float()
+            self.position, read, width = self.position + width, read + width, 1
             for number, row in enumerate(self.rows):
                 if len(row.ids) == read:
                     yield self._next(row, logits_RV[number])
@@ -107,17 +113,6 @@ class _Batch:
                     if layer.keys is not None:
                         layer.batch_select_indices(torch.tensor(kept, device=layer.keys.device))
             self.rows = [self.rows[number] for number in kept]
-
-    def _step(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """The logits (R, V) in float32 after the next tokens (R, S) of every row."""
-        ids_RS = torch.tensor(ids, device=self.model.device)
-        arguments = self.model.inputs(ids_RS, self.past, self.position)
-        if self.takes_kept:
-            arguments["logits_to_keep"] = 1
-        with self.model.lock:
-            logits_RSV = self.model.network(**arguments).logits
-        self.position += ids_RS.shape[1]
-        return logits_RSV[:, -1].float()  # type: ignore[no-any-return]
 
     def _next(self, row: _Row, logits_V: Tensor) -> NewToken:
         """Choose the next token of a row and add it."""

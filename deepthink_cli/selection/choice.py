@@ -22,7 +22,6 @@ from deepthink_cli.io.cache import Store
 from deepthink_cli.io.tables import columns_of, writing_rows
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
@@ -223,7 +222,11 @@ def select(
     spec = None if model is None else find_model(model, tell)
     if spec is not None:
         pool = pool.fitting(spec.tokenizer, spec.limits)
-        queries = _fitting(spec, pool, queries, tell)
+        fit, count = fits(spec.tokenizer, spec.limits, pool.template), len(queries)
+        queries = [query for query in queries if fit(query)]
+        _tell_of({TOO_LONG: count - len(queries)}, option("for"), tell)
+        if count and not queries:
+            raise InputError.of("for", None, f"no query fits {spec.id}; give shorter ones")
     _tell_of({**pool.left_out, **pool.reasons}, pool.name, tell)
     pool = pool.sampled(options.pool_size, options.seed)
     check_choice(pool, options, queries)
@@ -245,16 +248,6 @@ def write_selection(chosen: Chosen, output: str | Path) -> None:
     rows = list(chosen.rows())
     with writing_rows(output, columns_of(rows)) as write:
         write(rows)
-
-
-def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
-    """The queries that fit the model; raises InputError if none of them fits."""
-    fit = fits(spec.tokenizer, spec.limits, pool.template)
-    fitting = [query for query in queries if fit(query)]
-    _tell_of({TOO_LONG: len(queries) - len(fitting)}, option("for"), tell)
-    if queries and not fitting:
-        raise InputError.of("for", None, f"no query fits {spec.id}; give shorter ones")
-    return fitting
 
 
 def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
-from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.corrections import Calibrated
-from deepthink_cli.data.examples import Query
+from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import load
 from deepthink_cli.evaluation.metrics import wilson
@@ -289,25 +287,19 @@ def _make_memory(
     for iteration in memories_of(engine, setting.technique, [(demonstrations, setting.method)], keep):
         tell(Progress("reading", iteration, setting.method.iterations))
     if report.stored is not None:
-        if from_rows([report.stored]):
-            read = [report.plan.rows.queries[row] for row in whole.unread]
-            correction = _correction(engine, report, first_and_last, read, scores)
+        rows, method = report.plan.rows, calibration(report.stored)
+        unread = [rows.queries[row] for row in whole.unread]
+        if not method.from_rows:
+            correction = calibrated_by_texts(engine, first_and_last, method.name, rows.scoring)
         else:
-            correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
+            measured = [_held_out(engine, report, memory, scores) for memory in first_and_last if not unread]
+            if unread:
+                found = observed(engine, first_and_last, unread, rows.scoring, method.of_states)
+                measured = by_memory(predicted(found))
+            source = Path(rows.pool.name).name
+            correction = calibrated_by_rows(method, measured, first_and_last, source, rows.scoring)
         first_and_last = [memory.recorded(calibrated=correction) for memory in first_and_last]
     return save_memory(first_and_last[-1], output), first_and_last[-1]
-
-
-def _correction(
-    engine: Engine, report: TuneReport, memories: Sequence[Memory], unread: Sequence[Query], scores: HeldOutScores
-) -> Calibrated:
-    """The correction that is estimated from the unread rows, or without unread rows, from the held-out scores."""
-    scoring, method = report.plan.rows.scoring, calibration(report.setting.calibration)
-    if not unread:
-        rows = [_held_out(engine, report, memory, scores) for memory in memories]
-    else:
-        rows = by_memory(predicted(observed(engine, memories, unread, scoring, method.of_states)))
-    return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.pool.name).name, scoring)
 
 
 def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> list[Prediction]:
