@@ -56,7 +56,13 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
     import numpy as np
 
     if len(gold) > MOST:
-        kept = _sample(gold)
+        # In order: two of each label, and others at random.
+        order, of_label = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
+        ranked: list[tuple[bool, int, int]] = []
+        for row in order:
+            of_label[gold[row]] += 1
+            ranked.append((of_label[gold[row]] > 2, len(ranked), row))
+        kept = sorted(row for _, _, row in sorted(ranked)[:MOST])
         gold, groups = [gold[row] for row in kept], [groups[row] for row in kept]
         states, logs = states[kept], logs[kept]
     states_LNW, places = np.asarray(states, dtype=np.float64).swapaxes(0, 1), np.asarray(gold)
@@ -79,16 +85,6 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
     bias = each * np.sum(offsets_LC, axis=0) - bias_C
     bias[np.bincount(places, minlength=len(bias)) == 0] = -np.inf
     return LinearHead(each * np.stack(weights_LCW, axis=1), bias, by_scores)
-
-
-def _sample(gold: Sequence[int]) -> list[int]:
-    """`MOST` of the rows, in order: two of each label, and others at random."""
-    order, seen = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
-    ranked: list[tuple[bool, int, int]] = []
-    for row in order:
-        seen[gold[row]] += 1
-        ranked.append((seen[gold[row]] > 2, len(ranked), row))
-    return sorted(row for _, _, row in sorted(ranked)[:MOST])
 
 
 def _discriminant(gram_NN: Floats, places: Ints, labels: int, shrinkage: float, width: int) -> tuple[Floats, Floats]:

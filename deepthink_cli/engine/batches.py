@@ -166,7 +166,10 @@ class BatchedEngine(Engine):
         started: list[Result] = []
         while start < len(rows):
             tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(rows)), strict=True))
-            stop = _stop(fed, start, tokens, most)
+            # Passes are of similar size.
+            done = fed[start - 1] if start else 0
+            share = (fed[-1] - done) / math.ceil((fed[-1] - done) / tokens)
+            stop = max(start + 1, min(start + most, bisect_right(fed, done + share)))
             try:
                 result = run(rows[start:stop])
             except Exception as error:
@@ -251,14 +254,6 @@ class BatchedEngine(Engine):
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of readings that share a pass."""
-
-
-def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
-    """The end of a pass that starts at row `start`, so that passes are of similar size; `fed` are cumulative tokens."""
-    done = fed[start - 1] if start else 0
-    left = fed[-1] - done
-    share = left / math.ceil(left / budget)
-    return max(start + 1, min(start + most, bisect_right(fed, done + share)))
 
 
 COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"

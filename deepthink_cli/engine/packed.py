@@ -149,25 +149,19 @@ class PackedEngine(BatchedEngine):
         body: Any = model.network.base_model
         with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
             body(**network_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
-        return [
-            model.checked_present(part, len(reading))
-            for part, reading in zip(_parts(kept, spans), readings, strict=True)
-        ]
+        # Copied layer by layer, so that at most one layer exists twice.
+        parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
+        for layer in sorted(kept):
+            keys_GTD, values_GTD = kept.pop(layer)
+            for (start, stop), (keys, values) in zip(spans, parts, strict=True):
+                keys.append(keys_GTD[:, start:stop].contiguous())
+                values.append(values_GTD[:, start:stop].contiguous())
+        presents = [Memory(tuple(keys), tuple(values)) for keys, values in parts]
+        return [model.checked_present(each, len(reading)) for each, reading in zip(presents, readings, strict=True)]
 
 
 def _length(past: Past) -> int:
     return sum(memory.length for memory in past)
-
-
-def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
-    """The kept keys and values of each span, copied layer by layer, so that at most one layer exists twice."""
-    parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
-    for layer in sorted(kept):
-        keys_GTD, values_GTD = kept.pop(layer)
-        for (start, stop), (keys, values) in zip(spans, parts, strict=True):
-            keys.append(keys_GTD[:, start:stop].contiguous())
-            values.append(values_GTD[:, start:stop].contiguous())
-    return [Memory(tuple(keys), tuple(values)) for keys, values in parts]
 
 
 @contextmanager
