@@ -198,20 +198,16 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
         memories = [
             memory.recorded(calibrated=correction) for memory in memories if memory.iteration in plan.options.kept
         ]
-    header = save_memory(memories, output)
-    return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
-
-
-def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:
-    """Advice for the next step, from the demonstrations and the memory's answers to texts without content."""
+    header, last = save_memory(memories, output), memories[-1]
+    # From the demonstrations, and from the memory's answers to texts without content.
     advice = few_demonstrations(plan.demonstrations.label_counts)
     one = plan.demonstrations.template.label_separator is None
     if plan.demonstrations.labels and plan.calibrate is None and one:
         with suppress(DeepThinkError):  # such texts do not fit every template, nor long labels every model
             check_inputs(["contextual"], plan.demonstrations, plan.spec)
-            bias = calibrated_by_texts(engine, [memory], "contextual").bias[str(memory.iteration)].compared
-            advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, output)
-    return advice
+            bias = calibrated_by_texts(engine, [last], "contextual").bias[str(last.iteration)].compared
+            advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, str(output))
+    return ThinkResult(header, seconds, advice)
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:

@@ -76,30 +76,25 @@ def state_sha256(files: Sequence[Path]) -> str:
     return json_sha256(rows)
 
 
-def _tensors(file: Path) -> list[Stored]:
-    with open(file, "rb") as stream:
-        length, size = struct.unpack("<Q", stream.read(8))[0], file.stat().st_size
-        if length > size:
-            raise ValueError("the header is longer than the file")
-        header = json.loads(stream.read(length))
-    header.pop("__metadata__", None)
-    tensors = []
-    for name, entry in header.items():
-        begin, end = map(index, entry["data_offsets"])
-        if not 0 <= begin <= end <= size - length - 8:
-            raise ValueError("a tensor is not within the file")
-        described = canonical_json([entry["dtype"], entry["shape"]])
-        tensors.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
-    return tensors
-
-
 def _parts(file: Path) -> list[Stored]:
     size = file.stat().st_size
     if file.suffix != ".safetensors":
         name = "" if kind_of(file.name) else file.name  # users rename files of whole models
         return [Stored(name, str(size), file, 0, size)]
+    parts = []
     try:
-        parts = _tensors(file)
+        with open(file, "rb") as stream:
+            length = struct.unpack("<Q", stream.read(8))[0]
+            if length > size:
+                raise ValueError("the header is longer than the file")
+            header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        for name, entry in header.items():
+            begin, end = map(index, entry["data_offsets"])
+            if not 0 <= begin <= end <= size - length - 8:
+                raise ValueError("a tensor is not within the file")
+            described = canonical_json([entry["dtype"], entry["shape"]])
+            parts.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
     except (OSError, *_DAMAGED) as error:
         raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
     if sum(part.end - part.begin for part in parts) > size:
