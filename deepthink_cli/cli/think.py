@@ -51,7 +51,11 @@ def planned(plan: ThinkPlan, chosen_field: bool) -> list[str]:
     demonstrations = plan.demonstrations
     field = demonstrations.template.label_field
     whence = f" (field {field!r}; --label-field for another)" if chosen_field else ""
-    return [f"template  {example(demonstrations)}", f"labels    {_labels(demonstrations)}{whence}"]
+    by_label = counts(demonstrations)
+    labels = ", ".join(counted(count, _short(label)) for label, count in list(by_label.items())[:LABELS])
+    labels += f", ... ({len(by_label)} labels)" if len(by_label) > LABELS else ""
+    labels = labels or "every row has candidates of its own"
+    return [f"template  {example(demonstrations)}", f"labels    {labels}{whence}"]
 
 
 def example(demonstrations: TokenizedDemonstrations) -> str:
@@ -64,14 +68,6 @@ def example(demonstrations: TokenizedDemonstrations) -> str:
 def counts(demonstrations: TokenizedDemonstrations) -> dict[str, int]:
     """How many demonstrations have each label, as the model reads it; empty if they have their own candidates."""
     return {demonstrations.word(label): count for label, count in demonstrations.label_counts.items()}
-
-
-def _labels(demonstrations: TokenizedDemonstrations) -> str:
-    by_label = counts(demonstrations)
-    if not by_label:
-        return "every row has candidates of its own"
-    shown = [counted(count, _short(label)) for label, count in list(by_label.items())[:LABELS]]
-    return ", ".join(shown) + (f", ... ({len(by_label)} labels)" if len(by_label) > LABELS else "")
 
 
 def _short(text: str) -> str:

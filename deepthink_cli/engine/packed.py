@@ -96,10 +96,21 @@ class PackedEngine(BatchedEngine):
         """One row, with the candidates as branches."""
         return [tree(number, query)]
 
+    @torch.inference_mode()
     def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
         """The scores of every query after its own past, in passes that all queries share."""
         if not pasts:
             return []
+
+        def scored(rows: Sequence[PackedRow]) -> dict[Candidate, float]:
+            layout = PackedLayout(self.model, rows)
+            requested = layout.requested
+            with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
+                log_probabilities_N = self.model.log_probabilities(
+                    inputs, requested.places_M, requested.asked_N, requested.tokens_N
+                )
+            return requested.summed(log_probabilities_N)
+
         order = {past: number for number, past in enumerate(dict.fromkeys(pasts))}
         rows = sorted(
             (tree(number, query) for number, query in enumerate(plan.queries)),
@@ -108,21 +119,10 @@ class PackedEngine(BatchedEngine):
         first, *others = max(pasts, key=_length)
         longest = first.followed_by(*others) if others else first
         sums = [[0.0] * len(query.answers) for query in plan.queries]
-        for scores in self._in_passes([longest], rows, lambda rows: self._score_after(pasts, rows)):
+        for scores in self._in_passes([longest], rows, scored):
             for (query, candidate), value in scores.items():
                 sums[query][candidate] = value
         return sums
-
-    @torch.inference_mode()
-    def _score_after(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> dict[Candidate, float]:
-        """The score of every (query, candidate) of the rows, each after the past of its query."""
-        layout = PackedLayout(self.model, rows)
-        requested = layout.requested
-        with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
-            log_probabilities_N = self.model.log_probabilities(
-                inputs, requested.places_M, requested.asked_N, requested.tokens_N
-            )
-        return requested.summed(log_probabilities_N)
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many tokens as the memory for their attention scores allows, in any number of rows."""

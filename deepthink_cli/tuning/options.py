@@ -118,11 +118,6 @@ class TuneOptions(GateOptions):
         """The budget in seconds; None without one."""
         return None if self.budget is None else int(self.budget[:-1]) * {"s": 1, "m": 60, "h": 3600}[self.budget[-1]]
 
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """Every gate with every kind of positions."""
-        return tuple(Method(self.iterations, gate, positions) for positions in self.positions for gate in self.gates)
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -137,11 +132,6 @@ class Setting:
     calibration: str
     selection: str | None
     place: tuple[int, int, int, int]
-
-    @property
-    def trajectory(self) -> tuple[int, ...]:
-        """The key of the settings whose memories are readings of one trajectory: all T > 1, or T = 1 alone."""
-        return self.place[:3] if self.method.iterations > 1 else self.place[:2]
 
     def as_json(self) -> dict[str, Any]:
         """The setting as JSON values; options without effect at T = 1 are null there."""
@@ -220,10 +210,12 @@ class Grid:
 def best_of_trajectories(settings: Sequence[Setting], right: Sequence[int]) -> list[int]:
     """The best setting of every trajectory, by the number of rows that it labels correctly; the first of equals.
 
-    Plain in-context learning always comes first; the others are sorted by the number, largest first.
+    The memories of a trajectory are its readings: all T > 1, or T = 1 alone. Plain in-context learning always comes
+    first; the others are sorted by the number, largest first.
     """
     best: dict[tuple[int, ...], int] = {}
     for number, setting in enumerate(settings[1:], start=1):
-        if setting.trajectory not in best or right[number] > right[best[setting.trajectory]]:
-            best[setting.trajectory] = number
+        key = setting.place[:3] if setting.method.iterations > 1 else setting.place[:2]
+        if key not in best or right[number] > right[best[key]]:
+            best[key] = number
     return [0, *sorted(best.values(), key=lambda number: -right[number])]
