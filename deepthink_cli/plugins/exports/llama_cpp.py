@@ -43,9 +43,19 @@ def export(export: Export) -> Written:
     The state's own keys and values are compared with one reading of the demonstrations: the memory of T = 1 if the
     file keeps it, otherwise the memory's model reads them again. Raises as the functions below.
     """
-    saved = read_state(export.options.state)
-    check_tokens(saved, export.header.metadata.demonstrations.token_ids)
-    compared = agreement(saved, _one_reading(export))
+    header, metadata = export.header, export.header.metadata
+    saved, ids = read_state(export.options.state), tuple(metadata.demonstrations.token_ids)
+    check_tokens(saved, ids)
+    trained = trains(metadata.technique)
+    if 1 in metadata.kept and not trained:
+        first = load_memory(header.path, 1)
+    else:
+        reason = "was trained" if trained else f"does not keep T = 1 (deepthink think {option('keep')} 1,... does)"
+        export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
+        opened = open_memory(header.path)
+        engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
+        (first,) = engine.read([Reading(ids)])
+    compared = agreement(saved, first)
     write_state(export.memory, saved, compared.paired, export.output)
     differences = {"keys": compared.keys, "values": compared.values}
     line = (
@@ -53,20 +63,6 @@ def export(export: Export) -> Written:
         f"values by {compared.values:.1e} (at most {TOLERANCE:g})"
     )
     return Written({"state_differs_from_one_reading": differences}, [line])
-
-
-def _one_reading(export: Export) -> Memory:
-    """The memory of one reading: T = 1, unless the memory was trained."""
-    header, metadata = export.header, export.header.metadata
-    trained = trains(metadata.technique)
-    if 1 in metadata.kept and not trained:
-        return load_memory(header.path, 1)
-    reason = "was trained" if trained else f"does not keep T = 1 (deepthink think {option('keep')} 1,... does)"
-    export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
-    opened = open_memory(header.path)
-    engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
-    (first,) = engine.read([Reading(tuple(metadata.demonstrations.token_ids))])
-    return first
 
 
 def read_state(path: str | Path) -> SequenceState:

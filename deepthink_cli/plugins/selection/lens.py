@@ -92,7 +92,12 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
         # Rows that help each of the others by the same, in the score set or not, have the same score.
         scores[kept] = (contributions.sum(axis=1) / np.maximum(others, 1)).round(12)
         target = max(most, math.ceil(len(kept) / FACTOR))
-        places = _best(pool, kept, scores, target, shots)
+        ranked = np.argsort(-scores[kept], kind="stable").tolist()
+        chosen = set(ranked[:target])
+        for label, share in pool.shares(shots).items() if pool.balanced else ():
+            of_label = [place for place in ranked if pool.rows[kept[place]].gold == label]
+            chosen |= set(of_label[: SPARE * share])
+        places = sorted(chosen)
         kept, contributions = kept[places], contributions[places]
         if target == most:
             return Candidates(kept, contributions, scores)
@@ -109,15 +114,6 @@ def contributions_of(pool: Pool, rows: list[int], scored: list[int]) -> Floats:
 def _same(pool: Pool, rows: Sequence[int] | Ints, others: Sequence[int]) -> NDArray[np.bool_]:
     """Whether each of the rows (first axis) has the input of each of the others."""
     return np.equal.outer(pool.inputs[rows], pool.inputs[others])
-
-
-def _best(pool: Pool, rows: Ints, scores: Floats, count: int, shots: int) -> list[int]:
-    """The places in `rows` of the `count` best ones, and of the best of every label if the pool is balanced."""
-    order = np.argsort(-scores[rows], kind="stable").tolist()
-    chosen = set(order[:count])
-    for label, share in pool.shares(shots).items() if pool.balanced else ():
-        chosen |= set([place for place in order if pool.rows[rows[place]].gold == label][: SPARE * share])
-    return sorted(chosen)
 
 
 def search(pool: Pool, candidates: Candidates, shots: int, dev: list[int], draw: random.Random) -> Choice:

@@ -167,16 +167,9 @@ def _best_order(pool: Pool, shots: int, draw: random.Random, entropy: Callable[[
     rows = next(random_sets(pool, shots, draw))
     others = [row for row in range(len(pool)) if row not in set(rows)]
     probes = draw.sample(others, min(DEV, len(others))) or sorted(rows)
-    orders = _orders(rows, draw)
+    orders = list(map(list, permutations(rows))) if math.factorial(len(rows)) <= ORDERS else []
+    while len(orders) < min(ORDERS, math.factorial(len(rows))):  # different ones of more than so many
+        drawn = draw.sample(rows, len(rows))
+        orders += [drawn] if drawn not in orders else []
     entropies = [entropy(each) for each in trials_of(pool).probabilities(orders, probes)]
     return Choice(orders[entropies.index(max(entropies))], ordered=True)
-
-
-def _orders(rows: list[int], draw: random.Random) -> list[list[int]]:
-    """All orders of the rows, or 24 different ones if there are more."""
-    if math.factorial(len(rows)) <= ORDERS:
-        return list(map(list, permutations(rows)))
-    orders: dict[tuple[int, ...], None] = {}
-    while len(orders) < ORDERS:
-        orders[tuple(draw.sample(rows, len(rows)))] = None
-    return list(map(list, orders))
