@@ -16,11 +16,11 @@ from deepthink_cli.experiments.crossing import cross_study, run_tasks, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
 from deepthink_cli.io.documents import read_document
+from deepthink_cli.make_memory import COPIES
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import protocol_name
-from deepthink_cli.techniques.together import COPIES
 
 PAGE = ROOT / "docs" / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)

@@ -58,7 +58,7 @@ GROUPS = {
         "predict": "predict:predict",
         "eval": "evaluate:evaluate",
     },
-    "Choosing demonstrations and settings": {"select": "select:select", "tune": "tune:tune"},
+    "Choosing settings": {"tune": "tune:tune"},
     "Experiments": {
         "tasks": "tasks:tasks",
         "run": "run:run",

@@ -13,12 +13,8 @@ from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Warn
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.selection.choice import (
-    queries_of_file,
-    select,
-    write_scores,
-    write_selection,
-)
+from deepthink_cli.plugins.selection.command import queries_of_file, write_scores
+from deepthink_cli.selection.choice import select, write_selection
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,14 @@ from deepthink_cli.cli.console import Show, counted, note, write_json
 from deepthink_cli.cli.data_options import LABELLED_ROWS, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.pools import pool_rows
 from deepthink_cli.cli.sources import csv_line
 from deepthink_cli.cli.values import check_given, read_by
+from deepthink_cli.data.examples import Query, read_queries
 from deepthink_cli.data.source import STDIN, RowSource
-from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.io.tables import check_suffix
-from deepthink_cli.io.text import json_line
+from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.io.tables import Columns, check_suffix, is_table, writing_rows
+from deepthink_cli.io.text import json_line, jsonable
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, OUTPUT, Flag, Joined, Options, joined, own_options
 from deepthink_cli.selection.options import SelectOptions
@@ -29,9 +32,9 @@ if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.selection.choice import Chosen
     from deepthink_cli.selection.pool import PoolRows
-    from deepthink_cli.tasks.sources import Source
 
 STDOUT = Path("-")
+_SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
 
 PoolFile = Annotated[
     str | None,
@@ -111,8 +114,8 @@ def select(
 ) -> None:
     """Choose demonstrations from a pool of labelled rows."""
     from deepthink_cli.io.cache import Store
-    from deepthink_cli.selection.choice import check_output_holds, queries_of_file, write_scores, write_selection
     from deepthink_cli.selection.choice import select as choose
+    from deepthink_cli.selection.choice import write_selection
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
@@ -192,42 +195,6 @@ def _options(choice: Given[SelectOptions], own: Given[MethodOptions], task: str 
     return choice.but(shots=shots).checked(own={} if of_method is None else of_method.model_dump())
 
 
-def pool_rows(
-    pool: RowSource | None,
-    name: str | None,
-    protocol: str,
-    source: Source,
-    prompt: PromptArguments,
-    tell: Tell,
-) -> PoolRows:
-    """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
-    from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.rows import announce, pool_of_task
-    from deepthink_cli.tasks.splits import evaluation_set
-
-    if name is not None:
-        task = find_task(name)
-        announce(source, [task], tell)
-        return pool_of_task(task, evaluation_set(task, protocol, source), pool)
-    if pool is None:
-        raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
-    return pool_of_rows(pool, prompt, tell)
-
-
-def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRows:
-    """The labelled rows of a file; warns of probably wrong fields."""
-    from deepthink_cli.data.examples import DemonstrationSet, example_of
-    from deepthink_cli.data.field_warnings import field_warnings
-    from deepthink_cli.events import Warn
-    from deepthink_cli.selection.pool import pool_of_file
-
-    rows = pool_of_file(pool, *prompt.decoded())
-    solved = DemonstrationSet(tuple(map(example_of, rows.queries)), rows.template, rows.labels)
-    for message in field_warnings(solved, prompt.labels is not None, pool.has_header):
-        tell(Warn(message))
-    return rows
-
-
 def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOptions], chosen: Chosen) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""
     words = ["deepthink", "think", str(asked.output)]
@@ -256,3 +223,45 @@ def _report(chosen: Chosen, output: Path, following: str, common: CommonArgument
         lines += [f"wrote {output} ({len(chosen.places)} rows)", f"next: {following}"]
     for line in lines:
         note(line, common.quiet)
+
+
+def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
+    """The queries of a file, for which demonstrations are chosen; its labels are not read.
+
+    Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
+    """
+    queries = list(read_queries(source, pool.template, pool.labels))
+    if pool.check_queries is not None:
+        pool.check_queries((f"{option('for')} {query.where}", query) for query in queries)
+    return queries
+
+
+def write_scores(chosen: Chosen, path: str | Path) -> None:
+    """Write a row for every row of the pool; the suffix decides the format."""
+    with writing_rows(path, _SCORES, "pool_scores") as write:
+        write(_score_rows(chosen))
+
+
+def _score_rows(chosen: Chosen) -> Iterator[dict[str, Any]]:
+    """Every row of the pool: its index, label and score, and its place in the choice, or why it was set aside.
+
+    `score` is null if the method gives this row no score.
+    """
+    order, set_aside = {place: number for number, place in enumerate(chosen.places)}, chosen.pool.set_aside
+    for place, query in enumerate(chosen.pool.queries):
+        yield {
+            "index": place,
+            "label": query.gold,
+            "score": jsonable(chosen.scores.get(place)),
+            "chosen": order.get(place),
+            **({"set_aside": set_aside[place]} if place in set_aside else {}),
+        }
+
+
+def check_output_holds(pool: PoolRows, output: str | Path) -> None:
+    """Raise InputError for an output of unknown format, and for a table if rows of the pool hold lists."""
+    check_suffix(output)
+    for place in range(len(pool.queries)) if is_table(output) else ():
+        for name, value in pool.row(place).items():
+            if isinstance(value, list | dict):
+                raise InputError.of("output", output, f"{name!r} holds a list, which no table does; write .jsonl")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import InputError, Problem
-from deepthink_cli.model.loading import read_once
+from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.plugins.gguf.files import read_once
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -29,6 +29,19 @@ class GgufHeader:
     def value(self, key: str) -> Any:
         """The value of a key of the architecture, such as `attention.head_count`; None without the key."""
         return self.metadata.get(f"{self.architecture}.{key}")
+
+    def counts(self) -> Mapping[str, Any]:
+        """The number of layers."""
+        return {"block_count": self.value("block_count")}
+
+    def warning(self, name: str, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
+        """A warning of settings and tensors of the file `name` that transformers does not apply; None without any."""
+        text = config.get_text_config(decoder=True)
+        ignored = [*_settings(self, text), *_tokenizer(self, tokenizer), *_tensors(self, config)]
+        if not ignored:
+            return None
+        said = f"transformers ignores {'; '.join(ignored)}: scores may differ from the published model's"
+        return f"{option('model')} {name}: {said}"
 
 
 def read_header(file: Path, named: Problem) -> GgufHeader:
@@ -102,12 +115,6 @@ def _refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
         )
     if not metadata.get("tokenizer.ggml.tokens"):
         raise InputError(named.because("no tokenizer in this GGUF file; use a file that contains its tokenizer"))
-
-
-def ignored_parts(header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Settings and tensors of a file that transformers does not apply, each as a few words."""
-    text = config.get_text_config(decoder=True)
-    return [*_settings(header, text), *_tokenizer(header, tokenizer), *_tensors(header, config)]
 
 
 def _settings(header: GgufHeader, text: Any) -> Iterator[str]:

@@ -24,7 +24,8 @@ from deepthink_cli import (
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.techniques.registry import FRESH, find, technique_of
+from deepthink_cli.plugins.controls.techniques import FRESH
+from deepthink_cli.techniques.registry import find, technique_of
 
 THREE = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "z")], "{text}: {label}")
 
@@ -72,7 +73,7 @@ def test_other_techniques_change_no_demonstrations(name: str, reviews: Demonstra
 )
 def test_another_name_is_refused(name: str) -> None:
     assert find(name) is None
-    with pytest.raises(InputError, match="use deep-thinking, repeat-R"):
+    with pytest.raises(InputError, match="use deep-thinking, composed"):
         technique_of(name)
 
 

@@ -25,9 +25,9 @@ from deepthink_cli import load_memory, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.model.gguf import read_header
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.plugins.gguf.header import read_header
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
@@ -222,7 +222,7 @@ def test_a_damaged_header_is_no_other_error(tiny: Path, tmp_path: Path) -> None:
 def test_a_header_of_more_values_than_its_file_can_have_is_not_read(
     tensors: int, fields: int, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.model.loading._PARTS", 10_000, raising=False)
+    monkeypatch.setattr("deepthink_cli.plugins.gguf.files._PARTS", 10_000, raising=False)
     path = tmp_path / "x.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors, fields) + content)
     tracemalloc.start()

@@ -15,15 +15,14 @@ from conftest import Loaded
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Observation
-from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.io.cache import Store
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import tokenize_queries
-from deepthink_cli.selection import features
-from deepthink_cli.selection.features import Observer
+from deepthink_cli.plugins.selection import observer as features
+from deepthink_cli.plugins.selection.observer import Observer
 
 TEMPLATE = Template("Review: {text}\nSentiment: {label}")
 LABELS = ("negative", "very positive")

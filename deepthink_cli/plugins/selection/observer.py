@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import Chat, Template
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, shared_prefix
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Progress, Tell, silent
@@ -20,6 +20,8 @@ from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.scoring.likelihood import check_length
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.softmax import softmax
+from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.selection.registry import Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +51,27 @@ class Features:
     read: int
 
 
+def observed(
+    engine: Engine,
+    pool: PoolRows,
+    rows: Pool,
+    reads: Collection[str],
+    queries: Sequence[Query],
+    chat: Chat | None,
+    store: Store | None,
+    tell: Tell,
+) -> Pool:
+    """The pool with the hidden states and probabilities of its rows and of the queries, in the plain template."""
+    observe = Observer(engine, pool.template, [*rows.rows, *queries], "tokens" in reads, store)
+    features, read = observe(rows.rows, tell), 0
+    rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
+    if queries:
+        targets = observe(queries, tell)
+        rows, read = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens), targets.read
+    read += features.read
+    return replace(rows, observed=read, cached=len(rows) + len(queries) - read)
+
+
 class Observer:
     """Observes rows as zero-shot queries: after the special tokens that begin a text, without demonstrations.
 
@@ -69,7 +92,12 @@ class Observer:
         self.store = store if engine.identity.weights_sha256 else None  # without a digest, models cannot be told apart
         self.tokenize = query_tokenizer(engine.tokenizer, template)
         self.special = special_ids(engine.tokenizer)
-        self.outermost = _outermost(self.tokenize(queries)) if every_token else ()
+        self.outermost: tuple[TokenizedQuery, ...] = ()
+        if every_token:
+            # Queries whose common beginning is the common beginning of all queries; every plan has them. Without them,
+            # the rows of a chunk that happen to begin alike would lose those tokens.
+            by_tokens = sorted(self.tokenize(queries), key=lambda query: query.prefix)
+            self.outermost = (by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix)))
 
     def __call__(self, queries: Sequence[Query], tell: Tell = silent) -> Features:
         """Observe rows, a chunk at a time, while a thread prepares the next chunk.
@@ -144,12 +172,3 @@ class Observer:
                 raise DeepThinkError(
                     f"{where}: its scores or hidden states are not finite: {self.engine.identity.overflow}"
                 )
-
-
-def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...]:
-    """Queries whose common beginning is the common beginning of all queries; every plan has them.
-
-    Without them, the rows of a chunk that happen to begin alike would lose those tokens.
-    """
-    by_tokens = sorted(tokenized, key=lambda query: query.prefix)
-    return by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix))
