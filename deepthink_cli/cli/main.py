@@ -63,7 +63,6 @@ GROUPS = {
         "tasks": "tasks:tasks",
         "run": "run:run",
         "report": "report:report",
-        "study": "study:studies",
     },
     "This machine": {
         "doctor": "doctor:doctor",

@@ -8,7 +8,6 @@ from typing import Any
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
-from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import COMPARED, Arm, title, varying
 from deepthink_cli.report.cells import PUBLISHED, texts, values
@@ -57,11 +56,6 @@ class Report(Page):
             "legend": self.legend,
             "footnotes": self.footnotes,
         }
-
-    def _repr_html_(self) -> str:
-        """The tables with their legend and footnotes, for notebooks."""
-        tables = [html_table(self.columns, rows, heading or self.title) for heading, rows in self.sections]
-        return "\n".join([*tables, html_paragraphs([*self.legend, *self.footnotes])])
 
 
 def report_of(

@@ -1,4 +1,4 @@
-"""The formats of a report by name, as `report --output-format` takes them.
+"""What is registered for reports: formats, as `--output-format` takes them, and forms of figures.
 
 Libraries do not escape all of Markdown: tabulate 0.10 and pytablewriter 1.2 leave `*`, `_` and `<` as they are;
 great_tables 1.1 writes no Markdown.
@@ -10,7 +10,9 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, get_args
+
+from pydantic import BaseModel, ConfigDict
 
 from deepthink_cli.io.text import json_line, markdown_text, printable
 from deepthink_cli.registry import Registry, instance_of, loaded
@@ -125,3 +127,39 @@ FORMATS: Registry[Format] = Registry(
     },
     instance_of(Format),
 )
+
+
+class FigureOptions(BaseModel):
+    """What a figure shows, as a study file says; `kind` is the name of its form."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class FigureForm:
+    """A form of a study's figure, which a study file names as `kind`.
+
+    `options` are the fields of the figure in the file; their `kind` is a `Literal` of the form's name. `draw` makes a
+    figure of matplotlib of them and the jobs (`report/job_results.py`), in the style that is set, and raises InputError
+    if there is nothing to draw yet. A form that is a table has `latex` instead, which makes the text of a .tex file of
+    them, the jobs, the name and the title of the study. Both are functions, or where they are found
+    (`module:function`).
+    """
+
+    options: type[FigureOptions]
+    draw: Callable[[Any, Any], Any] | str | None
+    summary: str
+    source: str
+    latex: Callable[[Any, Any, str, str], str] | str | None = None
+
+
+def _checked(name: str, value: Any) -> FigureForm:
+    form = instance_of(FigureForm)(name, value)
+    if get_args(form.options.model_fields["kind"].annotation) != (name,):
+        raise ValueError(f"its options have another kind than {name!r}")
+    return form
+
+
+FORMS: Registry[FigureForm] = Registry("forms", {}, _checked)

@@ -107,6 +107,7 @@ def test_a_folder_of_plain_rows_with_more_demonstrations_is_not_continued(words:
     assert "made with other demonstrations than this command uses" in refused(capsys, *words("--technique", ALL, "-q"))
 
 
+@pytest.mark.plugins
 def test_a_query_that_fits_only_after_some_members_is_left_out_for_all(
     tmp_path: Path, read: list[TokenizedDemonstrations]
 ) -> None:

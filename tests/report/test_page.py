@@ -31,19 +31,6 @@ def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: Captured) -
     assert json_of(capsys, *words, "json")["rows"] == page.records()
 
 
-def test_a_report_is_a_table_with_its_legend(tmp_path: Path) -> None:
-    shown = report([write(tmp_path / "run", seeds(THREE))])._repr_html_()
-    assert "<table>" in shown
-    assert "60.0 ± 10.0" in shown
-    assert "<p>ICL: plain in-context learning, T = 1." in shown
-
-
-def test_a_report_escapes_what_it_shows(tmp_path: Path) -> None:
-    shown = report([write(tmp_path / "run", seeds(THREE, task="<b>task</b>"))])._repr_html_()
-    assert "<b>" not in shown
-    assert "&lt;b&gt;task&lt;/b&gt;" in shown
-
-
 def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
     models: Models, reviews: DemonstrationSet, tmp_path: Path
 ) -> None:
