@@ -1,7 +1,7 @@
-"""What a run or a study measures: the values of its axes, which are crossed, and what all of them have in common.
+"""What a run measures: the values of its axes, which are crossed, and what all of them have in common.
 
-The options of `deepthink run` make an experiment, the file of a study makes one, and a worker on another machine plans
-its part of one. A new option of all of them is a field here, and a field of the rows that it identifies.
+The options of `deepthink run` make an experiment, and so does the file of a study. A new option is a field here,
+and a field of the rows that it identifies.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from deepthink_cli.experiments.folder import with_shards
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_same_data, grouped, read_results
 from deepthink_cli.io.text import nearest
 from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival
-from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.techniques.registry import find_recorded
 
@@ -137,11 +136,6 @@ class Comparison:
     def thinking(self) -> float:
         """The accuracy of the result."""
         return self.result.accuracy if self.answers is None else _share(self.answers[1], self.result)
-
-    @property
-    def discordant(self) -> Discordant | None:
-        """The inputs that only one of the two gets right."""
-        return None if self.answers is None else Discordant.of(*self.answers)
 
 
 def mean_plain(comparisons: Sequence[Comparison]) -> float | None:

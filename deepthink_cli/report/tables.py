@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.metrics import ALPHA
+from deepthink_cli.evaluation.metrics import ALPHA, mcnemar
 from deepthink_cli.experiments.results import grouped
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.job_results import Comparison, JobResults, Seed, different_seeds, mean_plain
-from deepthink_cli.report.significance import Discordant, Paired, Spread
+from deepthink_cli.report.significance import Paired, Spread
 
 LARGE = 10  # the most tasks of a group that are shown one by one; larger groups are shown by their means
 
@@ -91,11 +91,11 @@ class Score:
         return statistics.fmean(each.oracle for each in self.of_tasks)
 
     @cached_property
-    def answers(self) -> Discordant:
-        """The inputs that only the baseline or only the reported T gets right, summed over tasks."""
-        found = [each.discordant for each in self.of_tasks]
-        known = [each for each in found if each is not None]
-        return Discordant(sum(each.gained for each in known), sum(each.lost for each in known))
+    def changed(self) -> tuple[int, int]:
+        """The number of inputs that only the reported T, and that only the baseline gets right, summed over tasks."""
+        answers = [each.answers for each in self.of_tasks if each.answers is not None]
+        steps = [after - before for pair in answers for before, after in zip(*pair, strict=True)]
+        return steps.count(1), steps.count(-1)
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,16 @@ class TableRow:
     @property
     def better(self) -> int:
         """The number of seeds with significantly more right answers, by McNemar."""
-        return sum(score.answers.p < ALPHA and score.answers.gained > score.answers.lost for score in self.scores)
+        return sum(
+            gained > lost and mcnemar(gained, lost) < ALPHA for gained, lost in (score.changed for score in self.scores)
+        )
 
     @property
     def worse(self) -> int:
         """The number of seeds with significantly fewer right answers, by McNemar."""
-        return sum(score.answers.p < ALPHA and score.answers.gained < score.answers.lost for score in self.scores)
+        return sum(
+            gained < lost and mcnemar(gained, lost) < ALPHA for gained, lost in (score.changed for score in self.scores)
+        )
 
     @property
     def on_dev(self) -> bool:

@@ -120,7 +120,7 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     jobs = jobs_of([row(plain), longer])
     line = summarize(jobs)[1]
     assert line.plain.mean == 40 / 90
-    assert (line.thinking.mean, line.scores[0].answers.gained) == (55 / 90, 15)
+    assert (line.thinking.mean, line.scores[0].changed[0]) == (55 / 90, 15)
     notes = report_of("run", jobs).footnotes
     assert "Compared on the inputs that both have: repeat-2, sst2, seed 0 90 of 100" in notes
     (panel,) = with_gains(panels(jobs))

@@ -99,7 +99,7 @@ def test_a_group_is_averaged_in_each_seed_first() -> None:
     assert (mean.name, mean.tasks, mean.known, mean.is_mean) == ("classic", 2, 2, True)
     assert [score.plain for score in mean.scores] == [pytest.approx(0.3), pytest.approx(0.5)]
     assert mean.thinking == Spread(pytest.approx(0.475), pytest.approx(0.05 / 2**0.5), 2)
-    assert mean.scores[0].answers.gained == a.scores[0].answers.gained + b.scores[0].answers.gained == 30
+    assert mean.scores[0].changed[0] == a.scores[0].changed[0] + b.scores[0].changed[0] == 30
 
 
 def test_an_incomplete_group_says_how_many_tasks_it_averages() -> None:

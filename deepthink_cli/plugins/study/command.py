@@ -44,15 +44,6 @@ StudyName = Annotated[
         help="Study file, or the name of a study of the package, as in example (deepthink study list).",
     ),
 ]
-Scale = Annotated[
-    str | None,
-    Flag(
-        DATA,
-        "Replace the study's fields by those of this scale.",
-        "NAME",
-        variable=False,
-    ),
-]
 StudyOutput = Annotated[
     Path | None,
     Flag(
@@ -70,7 +61,10 @@ UNNAMED = ("model", "revision")
 class StudyArguments(Options):
     """One of the study's scales, and values in place of the study's; None keeps the study's value."""
 
-    scale: Scale = None
+    scale: Annotated[
+        str | None,
+        Flag(DATA, "Replace the study's fields by those of this scale.", "NAME", variable=False),
+    ] = None
     model: Annotated[
         str | None,
         Flag(

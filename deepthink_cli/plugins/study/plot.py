@@ -28,35 +28,6 @@ if TYPE_CHECKING:
 
 TEX = ".tex"
 _TEX = " or ".join(name for name, each in FORMS.items() if each.latex is not None)
-Outputs = Annotated[
-    list[Path] | None,
-    Flag(
-        OUTPUT,
-        f"A .png, .svg or .pdf file{_TEX and f', but .tex for the {_TEX} of a study'}; may be given several times. "
-        f"Default: .png and .svg files in the (first) run's folder{_TEX and ', or figure.tex'}.",
-        "FILE",
-        short="-o",
-        variable=False,
-    ),
-]
-
-Methods = Annotated[
-    bool,
-    Flag(
-        OUTPUT,
-        "Draw a dot for each method instead: its accuracy less the first one's, with the 95 % interval of the mean.",
-        variable=False,
-    ),
-]
-
-Difference = Annotated[
-    bool,
-    Flag(
-        OUTPUT,
-        "Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
-        variable=False,
-    ),
-]
 
 
 class PlotArguments(Options):
@@ -64,9 +35,34 @@ class PlotArguments(Options):
 
     all_tasks: AllTasks = False
     where: Where = None
-    difference: Difference = False
-    methods: Methods = False
-    output: Outputs = None
+    difference: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
+            variable=False,
+        ),
+    ] = False
+    methods: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Draw a dot for each method instead: its accuracy less the first one's, with the 95 % interval of the "
+            "mean.",
+            variable=False,
+        ),
+    ] = False
+    output: Annotated[
+        list[Path] | None,
+        Flag(
+            OUTPUT,
+            f"A .png, .svg or .pdf file{_TEX and f', but .tex for the {_TEX} of a study'}; may be given several times. "
+            f"Default: .png and .svg files in the (first) run's folder{_TEX and ', or figure.tex'}.",
+            "FILE",
+            short="-o",
+            variable=False,
+        ),
+    ] = None
 
 
 @about("plot runs/classic -o curve.pdf")
