@@ -24,13 +24,13 @@ from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.report.cells import Published
 from deepthink_cli.report.registry import FigureForm, FigureOptions, Format
 
-def write_names(reported, file):
-    file.write("".join(f"{line.name}\\n" for line in reported.page.rows))
+def write_names(report, file):
+    file.write("".join(f"{line.name}\\n" for line in report.rows))
     return ["that was all"]
 
-def write_folder(reported, folder):
+def write_folder(report, folder):
     folder.mkdir()
-    (folder / "jobs.txt").write_text(str(len(reported.jobs)))
+    (folder / "jobs.txt").write_text(str(len(report.jobs)))
 
 names = Format(write_names, "names of tasks", suffixes=(".names",))
 many = Format(write_folder, "a folder", is_folder=True, without=("published",))
