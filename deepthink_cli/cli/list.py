@@ -17,13 +17,12 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.base import EXECUTORS
-from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export import EXPORTERS
 from deepthink_cli.model.files import MODEL_FILES
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.cells import PUBLISHED
-from deepthink_cli.report.registry import FORMATS
+from deepthink_cli.report.registry import FORMATS, FORMS
 from deepthink_cli.scoring.scoring import STEPS
 from deepthink_cli.scoring.steps.score import SCORES
 from deepthink_cli.selection.registry import METHODS

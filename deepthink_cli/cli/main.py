@@ -63,7 +63,6 @@ GROUPS = {
         "tasks": "tasks:tasks",
         "run": "run:run",
         "report": "report:report",
-        "study": "study:studies",
     },
     "This machine": {
         "doctor": "doctor:doctor",
@@ -110,11 +109,14 @@ def program(command: str | None = None, listed: bool = False) -> Any:
         context_settings=CONTEXT,
     )
     app.callback()(_root)
-    for name in COMMANDS if command is None else [command]:
+    names = list(COMMANDS) if command is None else [command]
+    for name in names:
         found = _purpose(name) if listed else COMMANDS.get(name)
         if found is not None:
             _add(app, name, found)
-    return typer.main.get_command(app)
+    whole: Any = typer.main.get_command(app)
+    whole.commands = {name: whole.commands[name] for name in names if name in whole.commands}  # typer puts groups last
+    return whole
 
 
 def _purpose(name: str) -> Any:
