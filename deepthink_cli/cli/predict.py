@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -235,7 +236,9 @@ def _estimate(labelling: Labelling, common: CommonArguments) -> RowCounts:
 
     with Show(common, bar=not common.as_json) as tell:
         probed = labelling.probe(tell)
-        counts = RowCounts.of_skipped(probed.rows, probed.skipped)
+        counts = RowCounts(probed.rows)
+        for _, row in sorted(probed.skipped, key=itemgetter(0)):
+            counts.skip(row.error)
         counts.tell(tell)
     _show_estimate(probed, common.as_json)
     return counts

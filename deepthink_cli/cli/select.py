@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.selection.choice import Chosen
     from deepthink_cli.selection.pool import PoolRows
-    from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.tasks.splits import Source
 
 STDOUT = Path("-")
 
@@ -113,7 +113,7 @@ def select(
     from deepthink_cli.io.cache import Store
     from deepthink_cli.selection.choice import check_output_holds, queries_of_file, write_scores, write_selection
     from deepthink_cli.selection.choice import select as choose
-    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.tasks.splits import source_of
 
     problems = Problems()
     problems.tried(check_given, context, "select")

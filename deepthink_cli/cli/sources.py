@@ -30,8 +30,14 @@ def naming_sources(context: typer.Context) -> Iterator[None]:
     try:
         yield
     except DeepThinkError as error:
-        sources = _sources(context)
-        error.problems = tuple(_with_source(problem, sources) for problem in error.problems)
+        sources, problems = _sources(context), list[Problem]()
+        for each in error.problems:
+            source = sources.get(option_name(each.field or ""))
+            if source is not None:
+                place = source.rstrip(" =") if each.value is None else f"{source}{each.value}"
+                each = Problem(each.reason, place=place)
+            problems.append(each)
+        error.problems = tuple(problems)
         raise
 
 
@@ -62,12 +68,12 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     commands = list(commands_of(program()))
     known = {str(parameter.envvar) for each in commands for parameter in each.params}
     known.update(name for each in commands for name in about_of(each.callback).variables)
-    return [f"{name}: no option reads it; {_advice(name, known)}" for name in named if name not in known]
-
-
-def _advice(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
-    return f"did you mean {close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
+    lines = []
+    for name in (each for each in named if each not in known):
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+        way = f"did you mean {close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
+        lines.append(f"{name}: no option reads it; {way}")
+    return lines
 
 
 def commands_of(program: Any) -> Iterator[Any]:
@@ -104,14 +110,6 @@ def came_from(context: typer.Context, name: str) -> str | None:
 def is_typed(context: typer.Context, name: str) -> bool:
     """Whether the command line has an option."""
     return came_from(context, name) == "COMMANDLINE"
-
-
-def _with_source(problem: Problem, sources: Mapping[str, str]) -> Problem:
-    """The problem with the source of the value in place of the option, if the value came from there."""
-    source = sources.get(option_name(problem.field or ""))
-    if source is None:
-        return problem
-    return Problem(problem.reason, place=source.rstrip(" =") if problem.value is None else f"{source}{problem.value}")
 
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:

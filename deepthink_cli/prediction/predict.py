@@ -18,7 +18,7 @@ from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.prediction.rows import by_first
+from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.prediction.scorer import LabelRows, Loaded, Scorer
 from deepthink_cli.provenance import check_model
 from deepthink_cli.scoring.inputs import CheckedRows
@@ -55,7 +55,15 @@ def predict(
     loaded, labels = Loaded(scorer, engine, [memories]), scorer.demonstrations.labels
     queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
     for part in Calibrator(scorer.calibrate, labels).corrected(loaded(queries, size=chunk)):
-        yield from (by_first(prediction, scorer.calibrate) for prediction in predicted(part))
+        for prediction in predicted(part):
+            answer = answer_of(prediction, scorer.calibrate)
+            yield replace(
+                prediction,
+                label=answer.label,
+                probability=answer.probability,
+                label_mean_per_token=answer.label_mean_per_token,
+                tied=answer.tied,
+            )
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class Labelling:
             return spec, _passing(read_queries(self.source, *prompt), check)
         rows = queries_or_skipped(self.source, *prompt)
         if checked is not None:
-            rows = checked.digest.same(rows, self.source.name)
+            rows = checked.same(rows, self.source.name)
         return spec, skipping_bad_rows(rows, check) if self.skip else rows
 
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.registry import Registry
+from deepthink_cli.scoring.scores import Score
 from deepthink_cli.scoring.step import Step
-from deepthink_cli.scoring.steps.reread import Reread
-from deepthink_cli.scoring.steps.score import Score
-from deepthink_cli.scoring.steps.truncate import Truncate
 
 if TYPE_CHECKING:
     from deepthink_cli.model.tokens import AfterLabel, Ended, TokenizedQuery
@@ -25,8 +23,7 @@ def _check(name: str, value: Any) -> type[Step]:
     return value
 
 
-# In the order in which they change queries and scores.
-STEPS: Registry[type[Step]] = Registry("steps", {"truncate": Truncate, "score": Score, "reread": Reread}, _check)
+STEPS: Registry[type[Step]] = Registry("steps", {"score": Score}, _check)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ def test_the_report_as_json_has_every_setting_and_the_nested_estimate(words: lis
     assert values["choice"] == {key: values["settings"][0][key] for key in values["choice"]}
 
 
+@pytest.mark.plugins
 def test_the_memory_says_how_it_was_tuned(
     words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

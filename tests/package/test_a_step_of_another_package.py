@@ -12,8 +12,8 @@ from helpers.guests import TASK, Guest, install
 from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.scoring.scores import SCORES
 from deepthink_cli.scoring.scoring import Scoring
-from deepthink_cli.scoring.steps.score import SCORES
 
 STEP = '''
 from typing import Annotated

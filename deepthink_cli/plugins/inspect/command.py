@@ -27,7 +27,7 @@ SHOWN, READINGS, WIDTH = 10, 5, 55  # demonstrations, readings with their drift,
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
-@about("inspect mem.safetensors --verify")
+@about("inspect mem.safetensors --verify", group="The two stages")
 @grouped
 def inspect(
     memory: MemoryFile,

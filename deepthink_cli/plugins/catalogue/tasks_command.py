@@ -21,7 +21,7 @@ from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.tasks.splits import Source
 
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Task, group or task file to show.")]
@@ -31,7 +31,7 @@ Yaml = Annotated[
 ]
 
 
-@about("tasks trec")
+@about("tasks trec", group="Experiments")
 @grouped
 def tasks(
     name: Name = None,
@@ -42,7 +42,7 @@ def tasks(
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """List the built-in tasks, or check and show one, or a file."""
-    from deepthink_cli.tasks.sources import files_of, source_of
+    from deepthink_cli.tasks.splits import files_of, source_of
 
     source, chosen = source_of(data_dir, offline), _named(name)
     (one, *others) = chosen
@@ -132,7 +132,7 @@ def _candidates(task: Task, of_rows: str) -> str:
 
 
 def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
-    from deepthink_cli.tasks.sources import files_of
+    from deepthink_cli.tasks.splits import files_of
 
     demonstration, query = _prompt(task)
     candidates = _candidates(task, "every row's own")
@@ -164,16 +164,12 @@ def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
         *_indented(demonstration.rstrip("\n"), "  "),
     ]
     yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
-    for name, counts in counted.get("counted", {}).items():
-        yield from _rows(name, counts)
-
-
-def _rows(protocol: str, counts: dict[str, Any]) -> Iterator[str]:
-    by_label = ", ".join(f"{label} {count:,}" for label, count in counts["labels"].items())
-    labels = f" ({by_label})" if by_label else ""
-    yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
-    for title, reasons in (("skipped", counts["skipped"]), ("never demonstrations", counts["left_out"])):
-        yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
+    for protocol, counts in counted.get("counted", {}).items():
+        by_label = ", ".join(f"{label} {count:,}" for label, count in counts["labels"].items())
+        labels = f" ({by_label})" if by_label else ""
+        yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
+        for title, reasons in (("skipped", counts["skipped"]), ("never demonstrations", counts["left_out"])):
+            yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
 
 
 def _indented(text: str, margin: str) -> list[str]:
