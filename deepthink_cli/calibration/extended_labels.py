@@ -15,8 +15,7 @@ from deepthink_cli.errors import option
 from deepthink_cli.events import Tell, Warn
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.scores import SCORES
-from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.scoring.scoring import SCORES, Scoring
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

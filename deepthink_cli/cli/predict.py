@@ -174,11 +174,10 @@ def predict(
     problems.raise_any()
     if show_prompt:
         with Show(common) as tell:
-            prompt = first_prompt(scorer, source, options, tell)
-        write_text(prompt.text + "\n")
-        note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
-        for candidate, added in prompt.candidates.items():
-            note(f"  {candidate}: {added!r}", common.quiet)
+            prompt, lines = first_prompt(scorer, source, options, tell)
+        write_text(prompt + "\n")
+        for line in lines:
+            note(line, common.quiet)
         return
     check_output(output, read_by(model=model_options(opened, options).model), resume)
     table = output_format != "jsonl" if output is None else is_table(output)

@@ -114,35 +114,30 @@ def is_typed(context: typer.Context, name: str) -> bool:
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     """Use the file's values as defaults of the command that is being parsed."""
-    if path is not None:
-        with naming_sources(context):
-            _apply(context, _read(path))
-    return path
-
-
-def _apply(context: typer.Context, document: Document) -> None:
-    check_allows_no_code(document.values, document.where)
-    accepted = {str(parameter.name): parameter for parameter in context.command.params}
-    del accepted["config"]  # a file names no other file
-    problems = Problems()
-    defaults: dict[str, Any] = {}
-    lines: dict[str, str] = {}
-    places: dict[str, str] = {}
-    for key, value in document.values.items():
-        with problems.collected():  # a file may be shared by several commands, and have options of others
-            where, name = document.where(key), str(key).replace("-", "_")
-            if name not in accepted and name not in (known := _names_of_all(context)):
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
-                raise InputError(f"{where}: unknown option {key!r}; {hint}")
-            if name in lines:
-                raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
-            lines[name], places[name] = where, f"{where}: {key}"
-            if name in accepted:
-                defaults[name] = _checked(context, accepted[name], value, f"{where}: {key}")
-    problems.raise_any()
+    if path is None:
+        return None
+    problems, defaults, lines, places = Problems(), dict[str, Any](), dict[str, str](), dict[str, str]()
+    with naming_sources(context):
+        document = _read(path)
+        check_allows_no_code(document.values, document.where)
+        accepted = {str(parameter.name): parameter for parameter in context.command.params}
+        del accepted["config"]  # a file names no other file
+        for key, value in document.values.items():
+            with problems.collected():  # a file may be shared by several commands, and have options of others
+                where, name = document.where(key), str(key).replace("-", "_")
+                if name not in accepted and name not in (known := _names_of_all(context)):
+                    close = difflib.get_close_matches(name, known, n=1)
+                    hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
+                    raise InputError(f"{where}: unknown option {key!r}; {hint}")
+                if name in lines:
+                    raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
+                lines[name], places[name] = where, f"{where}: {key}"
+                if name in accepted:
+                    defaults[name] = _checked(context, accepted[name], value, f"{where}: {key}")
+        problems.raise_any()
     context.default_map = {**(context.default_map or {}), **defaults}
     context.meta[LINES] = places
+    return path
 
 
 def _names_of_all(context: typer.Context) -> set[str]:

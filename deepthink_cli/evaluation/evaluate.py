@@ -84,7 +84,6 @@ def evaluate(
             for name, by_iteration in ways.items():
                 by_iteration[row.iteration].add(row if name == NONE else row.calibrated[name].prediction)
     answers, others = whole[(*scorer.calibrate, NONE)[0]][iterations[-1]], len(rest[NONE][iterations[-1]].gold)
-    read = len(answers.gold) - others
     report = EvaluationReport(
         _evaluation(whole),
         scorer,
@@ -93,9 +92,8 @@ def evaluate(
         rows.protocol,
         dict(skipped),
         time.perf_counter() - loaded.started,
-        Overlap(read, _evaluation(rest) if others else None) if read else None,
-        unused_chat=scorer.demonstrations.chat is None
-        and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
+        Overlap(read, _evaluation(rest) if others else None) if (read := len(answers.gold) - others) else None,
+        unused_chat=not scorer.demonstrations.chat and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
         coverage=tuple(answers.at_least(*each) for each in _thresholds(scorer)),
         probable=tuple(answers.probable()),
     )

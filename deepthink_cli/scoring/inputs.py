@@ -57,7 +57,12 @@ class RowsDigest:
         try:
             for row in rows:
                 again.add(row)
-                if not self._begins_with(again):
+                part, rest = divmod(again.count, CHUNK)
+                if again.count >= self.count:
+                    same = again.count == self.count and again.sha256 == self.sha256
+                else:  # as far as the digests of the chunks show
+                    same = rest > 0 or again._parts[part - 1] == self._parts[part - 1]
+                if not same:
                     break
                 yield row
             if again.count == self.count and again.sha256 == self.sha256:
@@ -65,13 +70,6 @@ class RowsDigest:
         except InputError as error:  # rows that are no longer there, or cannot be read any more
             raise _changed(name) from error
         raise _changed(name)
-
-    def _begins_with(self, rows: RowsDigest) -> bool:
-        """Whether `rows` are the first of these rows, as far as the digests of the chunks show, or all of them."""
-        if rows.count >= self.count:
-            return rows.count == self.count and rows.sha256 == self.sha256
-        part, rest = divmod(rows.count, CHUNK)
-        return rest > 0 or rows._parts[part - 1] == self._parts[part - 1]
 
 
 class CheckedRows(RowsDigest):

@@ -51,7 +51,11 @@ def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     """
     definition = task.splits.get(split, Split())
     if definition.file is not None:
-        return _rows_of_file(definition.file, definition)
+        file = RowSource(definition.file, definition.format, header=definition.header, quotes=definition.quotes)
+        refuse_texts(file)
+        if file.read_once:
+            raise InputError(f"{file.path}: the rows of a task are read several times; give a file")
+        return read_rows(file) if definition.half is None else _half(read_rows(file), definition.half)
     if source.data_dir is not None:
         return read_rows(str(_file(task, split, source.data_dir)))
     return _hub_rows(task, split, source)
@@ -60,15 +64,6 @@ def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
 def files_of(task: Task) -> list[str]:
     """The files on this machine that the task's definition names."""
     return list(dict.fromkeys(split.file for split in task.splits.values() if split.file is not None))
-
-
-def _rows_of_file(path: str, definition: Split) -> Iterator[Row]:
-    source = RowSource(path, definition.format, header=definition.header, quotes=definition.quotes)
-    refuse_texts(source)
-    if source.read_once:
-        raise InputError(f"{path}: the rows of a task are read several times; give a file")
-    rows = read_rows(source)
-    return rows if definition.half is None else _half(rows, definition.half)
 
 
 def _half(rows: Iterator[Row], half: int) -> Iterator[Row]:
