@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import (
     OpenedMemory,
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
-class LabelRows(Protocol):
-    """Yields the predictions of rows, in order and a chunk at a time; tells the updated progress after each chunk."""
-
-    def __call__(self, rows: Iterator[Query | Skipped], *, progress: Progress, tell: Tell) -> Iterator[Part]: ...
+# From rows to their predictions, in order and a chunk at a time; `progress` is updated, and told to `tell`, after each.
+LabelRows = Callable[..., Iterator[Part]]
 
 
 @dataclass(frozen=True)

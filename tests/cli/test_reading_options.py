@@ -124,6 +124,7 @@ def test_options_of_reading_without_a_meaning_are_refused(words: list[str], reas
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.plugins
 def test_a_task_file_says_how_its_rows_are_read(capsys: Captured) -> None:
     Path("rows.tsv").write_text("".join(f'"{text}\t{label}\n' for text, label in ROWS * 2))
     fields = 'template: "{column1} is {column2}"\nlabels: [negative, positive]\n'

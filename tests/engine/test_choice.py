@@ -154,6 +154,7 @@ def test_predict_says_which_engine_scores_and_why_rows_are_padded(
     assert told or "engine" not in stderr
 
 
+@pytest.mark.plugins
 def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: Captured) -> None:
     assert "engine       pocket in float32 on cpu: packed engine, " in output(capsys, "doctor")
     assert "padded engine: its attention is custom code" in output(capsys, "doctor", "-m", str(models("bloom")))

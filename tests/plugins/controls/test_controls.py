@@ -106,6 +106,7 @@ def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
         assert FRESH[mapped["label"] == "negative"] == plain["label"]
 
 
+@pytest.mark.plugins
 def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: Captured) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0

@@ -114,6 +114,7 @@ def test_predict_reopens_the_file_of_a_hub_model(cached: str, name: str, demos: 
     assert run(["predict", str(memory), str(rows), "--offline", "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
 
 
+@pytest.mark.plugins
 def test_every_command_reads_a_gguf_file(tiny: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     memory, model = tmp_path / "mem.safetensors", ["-m", str(tiny)]
     assert thought(model, demos, memory) == 0

@@ -15,9 +15,9 @@ from helpers.tiny import run_words, tiny_task
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments import run as run_here
-from deepthink_cli.experiments.crossing import cross_study
 from deepthink_cli.experiments.results import FILE, read_results
-from deepthink_cli.experiments.study import open_study
+from deepthink_cli.plugins.study.crossing import cross_study
+from deepthink_cli.plugins.study.study import open_study
 
 
 @pytest.fixture

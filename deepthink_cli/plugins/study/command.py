@@ -30,9 +30,8 @@ from deepthink_cli.observers import Watching, observed
 from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.crossing import Crossing
     from deepthink_cli.experiments.estimate import Estimate
-    from deepthink_cli.experiments.study import OpenedStudy
+    from deepthink_cli.plugins.study.crossing import Crossing
 
     StudyObservers = Options
 else:
@@ -43,15 +42,6 @@ StudyName = Annotated[
     typer.Argument(
         metavar="STUDY",
         help="Study file, or the name of a study of the package, as in example (deepthink study list).",
-    ),
-]
-Scale = Annotated[
-    str | None,
-    Flag(
-        DATA,
-        "Replace the study's fields by those of this scale.",
-        "NAME",
-        variable=False,
     ),
 ]
 StudyOutput = Annotated[
@@ -71,7 +61,10 @@ UNNAMED = ("model", "revision")
 class StudyArguments(Options):
     """One of the study's scales, and values in place of the study's; None keeps the study's value."""
 
-    scale: Scale = None
+    scale: Annotated[
+        str | None,
+        Flag(DATA, "Replace the study's fields by those of this scale.", "NAME", variable=False),
+    ] = None
     model: Annotated[
         str | None,
         Flag(
@@ -88,45 +81,38 @@ class StudyArguments(Options):
     limit: option_of(Experiment, "limit") = None  # type: ignore[valid-type]
     data_dir: DataDir = None
 
-    def opened(self, context: typer.Context, name: str) -> OpenedStudy:
-        """The study with these values; raises InputError as `open_study`, and for each wrong value.
+    def crossed(self, context: typer.Context, study: str, model: Given[ModelOptions]) -> Crossing:
+        """The study with these values and options of every model.
+
+        Raises InputError as `open_study` and `cross_study`, and for each wrong value.
 
         Environment variables and config files do not change what a study measures: of them, only the data directory
         is used.
         """
-        from deepthink_cli.experiments.study import open_study
+        from deepthink_cli.plugins.study.crossing import cross_study
+        from deepthink_cli.plugins.study.study import open_study
 
         typed = {each for each in type(self).model_fields if is_typed(context, each)} | {"data_dir"}
         given = {name: value for name, value in self.model_dump().items() if name in typed and value is not None}
         given.pop("scale", None)
-        options = Experiment.checked(
+        checked = Experiment.checked(
             **{each: given[each] for each in ("seeds", "iterations", "limit") if each in given}
         )
         values: dict[str, Any] = {
+            **given,
             "model": [each.strip() for each in str(given.get("model")).split(",")],
-            "seeds": list(options.seeds),
-            "iterations": options.iterations,
-            "limit": options.limit,
+            "seeds": list(checked.seeds),
+            "iterations": checked.iterations,
+            "limit": checked.limit,
             "data_dir": str(self.data_dir),
         }
-        fields = {"model": "models", "task": "tasks"}
-        replaced = {
-            fields.get(each, each): (
-                flag(each, ",".join(map(str, value)) if isinstance(value, list) else str(value)),
-                values.get(each, value),
-            )
-            for each, value in given.items()
-        }
-        return open_study(name, self.scale, replaced)
-
-    def crossed(self, context: typer.Context, name: str, model: Given[ModelOptions]) -> tuple[OpenedStudy, Crossing]:
-        """The study with these values and options of every model, crossed; raises InputError as `cross_study`."""
-        from deepthink_cli.experiments.crossing import cross_study
-
-        opened = self.opened(context, name)
+        fields, replaced = {"model": "models", "task": "tasks"}, {}
+        for name, value in given.items():
+            words = flag(name, ",".join(map(str, value)) if isinstance(value, list) else str(value))
+            replaced[fields.get(name, name)] = words, values[name]
+        opened = open_study(study, self.scale, replaced)
         models = tuple(_computed(context, model, each) for each in opened.study.models)
-        opened = replace(opened, study=opened.study.model_copy(update={"models": models}))
-        return opened, cross_study(opened)
+        return cross_study(replace(opened, study=opened.study.model_copy(update={"models": models})))
 
 
 def _computed(context: typer.Context, arguments: Given[ModelOptions], model: ModelOptions) -> ModelOptions:
@@ -139,15 +125,10 @@ def _computed(context: typer.Context, arguments: Given[ModelOptions], model: Mod
     return ModelOptions.checked(**{**defaults, **model.model_dump(exclude_unset=True), **typed})
 
 
-def folder_of(output: Path | None, opened: OpenedStudy) -> Path:
-    """The folder of a study's rows: the named one, or runs/NAME."""
-    return output or Path("runs") / opened.study.name
-
-
 @grouped
 def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """List the studies that come with the package."""
-    from deepthink_cli.experiments.study import open_study, packaged
+    from deepthink_cli.plugins.study.study import open_study, packaged
 
     studies = {name: open_study(name).study for name in packaged()}
     if common.as_json:
@@ -160,7 +141,7 @@ def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose
 @grouped
 def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """Print a study as YAML, as a start for your own; with --json, its fields with their defaults."""
-    from deepthink_cli.experiments.study import open_study, study_path
+    from deepthink_cli.plugins.study.study import open_study, study_path
 
     if common.as_json:
         write_json(open_study(study).study.model_dump(mode="json"))
@@ -189,17 +170,17 @@ def plan_study(
     Every mistake, also of its scales, is named by file and line. Times are measured by a short probe where the weights
     are on this machine.
     """
-    from deepthink_cli.experiments.crossing import count, cross_study
-    from deepthink_cli.experiments.estimate import plan_models
-    from deepthink_cli.experiments.study import open_study
+    from deepthink_cli.plugins.study.crossing import count, cross_study
+    from deepthink_cli.plugins.study.plan import plan_models
+    from deepthink_cli.plugins.study.study import open_study
 
     problems = Problems()
-    found = problems.tried(replaced.crossed, context, study, model)
+    crossing = problems.tried(replaced.crossed, context, study, model)
     for scale in () if replaced.scale else open_study(study).study.scales:
         problems.tried(cross_study, open_study(study, scale))
     problems.raise_any()
-    opened, crossing = found
-    folder = folder_of(output, opened)
+    opened = crossing.opened
+    folder = output or Path("runs") / opened.study.name
     with Show(common) as tell:
         plans = list(plan_models(crossing, folder, not no_probe, tell))
     values: dict[str, Any] = {
@@ -251,23 +232,25 @@ def run_study(
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
-    from deepthink_cli.experiments.study import Origin
     from deepthink_cli.outputs import check_run_apart
+    from deepthink_cli.plugins.study.study import Origin
 
     problems, observers, reads = Problems(), Watching("run", watching.changed), list[str | Path]()
     with problems.collected():
-        opened, crossing = replaced.crossed(context, study, model)
-        reads += _read(opened, crossing, common.config)
+        crossing = replaced.crossed(context, study, model)
+        reads += _read(crossing, common.config)
     machines = problems.tried(Machines.checked, divided)
     problems.tried(observers.check, reads)
     problems.raise_any()
-    folder = folder_of(output, opened)
+    folder = output or Path("runs") / crossing.opened.study.name
     check_run_apart(machines.folder(folder), reads)
-    do_runs(crossing, machines, folder, samples, observers, common, Origin.of(study, replaced.scale))
+    begin = Origin.of(study, replaced.scale).write
+    do_runs(crossing.runs, machines, folder, samples, observers, common, crossing.find, begin)
 
 
-def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[str | Path]:
+def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:
     """The files and folders that the study reads."""
+    opened = crossing.opened
     data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
     paths = read_by(opened.path, opened.study.demos, task=list(crossing.tasks), data_dir=data_dir, config=config)
     for options in opened.study.models:

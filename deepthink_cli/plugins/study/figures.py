@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, grouped
-from deepthink_cli.plugins.plots.registry import CurvesOptions
+from deepthink_cli.plugins.study.registry import CurvesOptions
 from deepthink_cli.report.arms import COMPARED, Arm, varying
 from deepthink_cli.report.figures import (
     COLOURS,
@@ -228,7 +228,7 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
     for arm in arms:
         for each in by_arm[arm]:
             block = each.task, each.seed
-            digests.setdefault(block, []).append(each.demonstrations)
+            digests.setdefault(block, []).append(each.result.demonstrations_sha256)
             for name, result in _methods(names, each):
                 results.setdefault(name, {})[block] = result
     common = set.intersection(*(set(blocks) for blocks in results.values())) if results else set()
@@ -243,11 +243,11 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
 
 def _methods(names: Sequence[str], score: TaskScore) -> Iterator[tuple[str, Result]]:
     """The names of an arm's baseline, if any, and of the arm, with their results on one task."""
-    arm, comparison = score.arm, score.comparison
-    if comparison.baseline is not None:
-        yield ", ".join(filter(None, [arm.baseline_label(names, short=True), "T = 1"])), comparison.baseline
+    arm = score.arm
+    if score.baseline is not None:
+        yield ", ".join(filter(None, [arm.baseline_label(names, short=True), "T = 1"])), score.baseline
     last = [] if arm.is_read_once else ["T"]
-    yield ", ".join(filter(None, [arm.label(names, short=True), *last])), comparison.result
+    yield ", ".join(filter(None, [arm.label(names, short=True), *last])), score.result
 
 
 LINE = 0.155  # inches between two methods

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from deepthink_cli.experiments.figure import FigureForm, FigureOptions
+from deepthink_cli.report.registry import FigureForm, FigureOptions
 
 
 class CurvesOptions(FigureOptions):
@@ -16,7 +16,7 @@ class CurvesOptions(FigureOptions):
 
 CURVES = FigureForm(
     CurvesOptions,
-    "deepthink_cli.plugins.plots.figures:curves_of_study",
+    "deepthink_cli.plugins.study.figures:curves_of_study",
     "accuracy over T, or its difference from T = 1",
     "deepthink plot",
 )

@@ -7,16 +7,13 @@ import platform
 import sys
 import textwrap
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
 from deepthink_cli.model.options import ModelOptions
-
-if TYPE_CHECKING:
-    from deepthink_cli.engine.base import Engine
 
 _PACKAGES = (
     "deepthink-cli",
@@ -36,7 +33,7 @@ _PACKAGES = (
 _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES")
 
 
-@about("doctor --json")
+@about("doctor --json", group="This machine")
 @grouped
 def doctor(
     *,
@@ -46,9 +43,13 @@ def doctor(
     """Show versions, devices, a model's engine and caches."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
+    from deepthink_cli.engine.opening import find_model, load
+    from deepthink_cli.events import silent
     from deepthink_cli.io.cache import cache_folder
 
-    engine = _loaded(model.checked())
+    options = model.checked()
+    with Show(CommonArguments()) as tell:
+        engine = load(find_model(options, tell), silent)
     prefixed = sorted(name for name in os.environ if name.startswith("DEEPTHINK_"))
     facts: dict[str, Any] = {
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -88,11 +89,3 @@ def _devices() -> dict[str, str]:
     devices = {"cpu": f"{platform.machine()}, {torch.get_num_threads()} threads"}
     devices |= {f"cuda:{n}": torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())}
     return devices | ({"mps": "Apple GPU"} if torch.backends.mps.is_available() else {})
-
-
-def _loaded(options: ModelOptions) -> Engine:
-    from deepthink_cli.engine.opening import find_model, load
-    from deepthink_cli.events import silent
-
-    with Show(CommonArguments()) as tell:
-        return load(find_model(options, tell), silent)

@@ -19,7 +19,6 @@ from deepthink_cli.registry import loaded
 from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.container import Described
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
 
@@ -27,7 +26,7 @@ SHOWN, READINGS, WIDTH = 10, 5, 55  # demonstrations, readings with their drift,
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
-@about("inspect mem.safetensors --verify")
+@about("inspect mem.safetensors --verify", group="The two stages")
 @grouped
 def inspect(
     memory: MemoryFile,
@@ -44,32 +43,26 @@ def inspect(
     from deepthink_cli.artifact import format as artifact
     from deepthink_cli.artifact.container import opener_of
 
+    facts: list[Any]
     if opener := opener_of(memory):
-        return _inspect(loaded(opener.describe)(str(memory), verify), verify, details, common.as_json)
-    header = artifact.read_header(Path(memory))
-    if verify:
-        artifact.read_artifact(header)
+        found = loaded(opener.describe)(str(memory), verify)
+        values, stored, sha256, facts = found.values, found.demonstrations, found.sha256, _lines(found.facts)
+        more = "all demonstrations" if len(stored.texts) > SHOWN else ""
+    else:
+        header = artifact.read_header(Path(memory))
+        if verify:
+            artifact.read_artifact(header)
+        values, stored, sha256 = artifact.summary(header), header.metadata.demonstrations, header.metadata.sha256
+        facts = [*_facts(header, details), "", *_drift(header.metadata, details)]
+        more = "shapes, versions, all of the drift, all demonstrations"
     if common.as_json:
-        write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
+        write_json({**values, **({"verified": True} if verify else {})})
         return
-    stored = header.metadata.demonstrations
-    report(*_facts(header, details), "", *_drift(header.metadata, details), "", *_demonstrations(stored, details))
-    if not details:
-        report("", f"{flag('details')}: shapes, versions, all of the drift, all demonstrations")
+    report(*facts, "", *_demonstrations(stored, details))
+    if more and not details:
+        report("", f"{flag('details')}: {more}")
     if verify:
-        report("", f"digest verified: {header.metadata.sha256}")
-
-
-def _inspect(found: Described, verify: bool, details: bool, json: bool) -> None:
-    """Show the facts of a file that is not a memory."""
-    if json:
-        write_json({**found.values, **({"verified": True} if verify else {})})
-        return
-    report(*_lines(found.facts), "", *_demonstrations(found.demonstrations, details))
-    if not details and len(found.demonstrations.texts) > SHOWN:
-        report("", f"{flag('details')}: all demonstrations")
-    if verify:
-        report("", f"digest verified: {found.sha256}")
+        report("", f"digest verified: {sha256}")
 
 
 def _facts(header: Header, details: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -34,7 +35,10 @@ class Truncate(Step):
     def rows(self, rows: Iterable[Query | Skipped], fits: Fits) -> Iterator[Query | Skipped]:
         """The rows, shortened where they do not fit."""
         for row in rows:
-            yield row if isinstance(row, Skipped) else self._fitting(row, fits)
+            with suppress(InputError):  # the error is raised again where the row is scored
+                if isinstance(row, Query) and not fits(row):
+                    row = self._shortened(row, fits)
+            yield row
 
     def of_row(self, prediction: Prediction) -> Mapping[str, Any]:
         """The number of characters that were not read, if there are any."""
@@ -43,12 +47,6 @@ class Truncate(Step):
     def columns(self) -> Columns:
         """A number."""
         return {"truncated": "integer"}
-
-    def _fitting(self, query: Query, fits: Fits) -> Query:
-        try:
-            return query if fits(query) else self._shortened(query, fits)
-        except InputError:  # the error is raised again where the row is scored
-            return query
 
     def _shortened(self, query: Query, fits: Fits) -> Query:
         fields = query.text if isinstance(query.text, Mapping) else {"": query.text}

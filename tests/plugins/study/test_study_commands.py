@@ -14,9 +14,9 @@ from helpers.tiny import tiny_task
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments import prepare
-from deepthink_cli.experiments.study import Origin, open_study, origin_of, packaged
+from deepthink_cli.plugins.study.study import Origin, open_study, origin_of, packaged
 
-EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "study" / "shots.yaml"
 
 
 @pytest.fixture

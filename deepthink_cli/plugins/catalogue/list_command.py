@@ -17,15 +17,13 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.base import EXECUTORS
-from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export import EXPORTERS
 from deepthink_cli.model.files import MODEL_FILES
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.cells import PUBLISHED
-from deepthink_cli.report.registry import FORMATS
-from deepthink_cli.scoring.scoring import STEPS
-from deepthink_cli.scoring.steps.score import SCORES
+from deepthink_cli.report.registry import FORMATS, FORMS
+from deepthink_cli.scoring.scoring import SCORES, STEPS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
@@ -54,14 +52,13 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "openers": OPENERS,
     "rivals": RIVALS,
 }
-COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[
     list[str] | None,
     typer.Argument(metavar="KIND", help=f"{', '.join(REGISTRIES)}. Default: all."),
 ]
 
 
-@about("list updates techniques")
+@about("list updates techniques", group="This machine")
 @grouped
 def list_registries(
     kinds: Kinds = None, *, common: Annotated[CommonArguments, Without("quiet", "verbose", "config")]
@@ -74,7 +71,16 @@ def list_registries(
     for kind in kinds or ():
         if kind not in REGISTRIES:
             raise InputError(f"{kind}: not a kind; use {', '.join(REGISTRIES)}")
-    rows = [row for kind in kinds or REGISTRIES for row in entries(kind)]
+    rows = [
+        {
+            "kind": kind,
+            "name": sample(name).family if kind == "techniques" else name,
+            "summary": REGISTRIES[kind].summary(name),
+            "source": REGISTRIES[kind].source(name),
+        }
+        for kind in kinds or REGISTRIES
+        for name, _ in REGISTRIES[kind].items()
+    ]
     if common.as_json:
         write_json(rows)
     else:
@@ -87,17 +93,3 @@ def _of_kinds(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
         names = ", ".join(row["name"] for row in rows if row["kind"] == kind)
         if names:
             yield from textwrap.wrap(f"{kind:<13} {names}", 80, subsequent_indent=" " * 14, break_on_hyphens=False)
-
-
-def entries(kind: str) -> list[dict[str, str]]:
-    """The entries of a registry, by `COLUMNS`, with the names that options take."""
-    registry = REGISTRIES[kind]
-    return [
-        {
-            "kind": kind,
-            "name": sample(name).family if registry is TECHNIQUES else name,
-            "summary": registry.summary(name),
-            "source": registry.source(name),
-        }
-        for name, _ in registry.items()
-    ]

@@ -13,8 +13,8 @@ from scipy.stats import t as t_distribution
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result
-from deepthink_cli.experiments.study import Origin
-from deepthink_cli.plugins.plots.figures import DIFFERENCE, curves, differences_from_first, methods_of
+from deepthink_cli.plugins.study.figures import DIFFERENCE, curves, differences_from_first, methods_of
+from deepthink_cli.plugins.study.study import Origin
 from deepthink_cli.report.figures import Panel, panels, with_gains
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread

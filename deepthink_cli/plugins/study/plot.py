@@ -15,48 +15,19 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.report import AllTasks, Runs, Where
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.registry import loaded
+from deepthink_cli.report.registry import FORMS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from deepthink_cli.experiments.figure import FigureOptions
-    from deepthink_cli.experiments.study import Study
+    from deepthink_cli.plugins.study.study import Study
     from deepthink_cli.report.job_results import JobResults
+    from deepthink_cli.report.registry import FigureOptions
 
 TEX = ".tex"
 _TEX = " or ".join(name for name, each in FORMS.items() if each.latex is not None)
-Outputs = Annotated[
-    list[Path] | None,
-    Flag(
-        OUTPUT,
-        f"A .png, .svg or .pdf file{_TEX and f', but .tex for the {_TEX} of a study'}; may be given several times. "
-        f"Default: .png and .svg files in the (first) run's folder{_TEX and ', or figure.tex'}.",
-        "FILE",
-        short="-o",
-        variable=False,
-    ),
-]
-
-Methods = Annotated[
-    bool,
-    Flag(
-        OUTPUT,
-        "Draw a dot for each method instead: its accuracy less the first one's, with the 95 % interval of the mean.",
-        variable=False,
-    ),
-]
-
-Difference = Annotated[
-    bool,
-    Flag(
-        OUTPUT,
-        "Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
-        variable=False,
-    ),
-]
 
 
 class PlotArguments(Options):
@@ -64,9 +35,34 @@ class PlotArguments(Options):
 
     all_tasks: AllTasks = False
     where: Where = None
-    difference: Difference = False
-    methods: Methods = False
-    output: Outputs = None
+    difference: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
+            variable=False,
+        ),
+    ] = False
+    methods: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Draw a dot for each method instead: its accuracy less the first one's, with the 95 % interval of the "
+            "mean.",
+            variable=False,
+        ),
+    ] = False
+    output: Annotated[
+        list[Path] | None,
+        Flag(
+            OUTPUT,
+            f"A .png, .svg or .pdf file{_TEX and f', but .tex for the {_TEX} of a study'}; may be given several times. "
+            f"Default: .png and .svg files in the (first) run's folder{_TEX and ', or figure.tex'}.",
+            "FILE",
+            short="-o",
+            variable=False,
+        ),
+    ] = None
 
 
 @about("plot runs/classic -o curve.pdf")
@@ -80,7 +76,7 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.plugins.plots.figures import check_suffix, save
+    from deepthink_cli.plugins.study.figures import check_suffix, save
     from deepthink_cli.report.figures import METADATA
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
@@ -124,7 +120,7 @@ def _study_of(runs: Sequence[Path], quiet: bool) -> Study | None:
 
     Folders whose study cannot be read, because its file was moved or changed, count as runs, with a note.
     """
-    from deepthink_cli.experiments.study import open_study, origin_of
+    from deepthink_cli.plugins.study.study import open_study, origin_of
 
     origin = origin_of(runs)
     if origin is None:
@@ -149,7 +145,7 @@ def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: FigureOptions | None
 ) -> tuple[Callable[[], Figure], list[str]]:
     """The function that draws the figure, and its panels; raises InputError if there is nothing to draw."""
-    from deepthink_cli.plugins.plots import figures
+    from deepthink_cli.plugins.study import figures
     from deepthink_cli.report.figures import COLOURS, MARKERS, PAGE, panels, with_gains
     from deepthink_cli.report.footnotes import footnotes
 

@@ -21,7 +21,7 @@ from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.tasks.splits import Source
 
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Task, group or task file to show.")]
@@ -31,7 +31,7 @@ Yaml = Annotated[
 ]
 
 
-@about("tasks trec")
+@about("tasks trec", group="Experiments")
 @grouped
 def tasks(
     name: Name = None,
@@ -42,7 +42,7 @@ def tasks(
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """List the built-in tasks, or check and show one, or a file."""
-    from deepthink_cli.tasks.sources import files_of, source_of
+    from deepthink_cli.tasks.splits import files_of, source_of
 
     source, chosen = source_of(data_dir, offline), _named(name)
     (one, *others) = chosen
@@ -52,7 +52,11 @@ def tasks(
         return _print_yaml(one)
     counted = _counted(one, source) if not others and (data_dir is not None or files_of(one)) else {}
     if common.as_json:
-        described = [{**_described(task), **counted} for task in chosen]
+        described = []
+        for task in chosen:
+            demonstration, query = _prompt(task)
+            prompts = {"example_prompt": demonstration, "example_query": query}
+            described.append({**task.model_dump(exclude_none=True), **prompts, **counted})
         write_json(described if others else described[0])
     elif others:
         _many(chosen, whole=name is None)
@@ -73,11 +77,6 @@ def _named(name: str | None) -> list[Task]:
         return find_tasks([name])
     except InputError as error:  # the name is an argument here
         raise InputError(*(Problem(each.reason, place=name) for each in error.problems)) from error
-
-
-def _described(task: Task) -> dict[str, Any]:
-    demonstration, query = _prompt(task)
-    return {**task.model_dump(exclude_none=True), "example_prompt": demonstration, "example_query": query}
 
 
 def _prompt(task: Task) -> tuple[str, str]:
@@ -132,7 +131,7 @@ def _candidates(task: Task, of_rows: str) -> str:
 
 
 def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
-    from deepthink_cli.tasks.sources import files_of
+    from deepthink_cli.tasks.splits import files_of
 
     demonstration, query = _prompt(task)
     candidates = _candidates(task, "every row's own")
@@ -149,7 +148,10 @@ def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
     if files:
         yield f"rows            {', '.join(files)}"
     else:
-        yield f"hub             {_hub(task)}"
+        hub = ", ".join(split.url for split in task.splits.values() if split.url) or "none"
+        if task.hub is not None:
+            hub = f"{task.hub.path}{f' ({task.hub.config})' if task.hub.config else ''} at {task.hub.revision}"
+        yield f"hub             {hub}"
         yield f"--data-dir      DIR/{task.folder}/SPLIT.jsonl"
     yield f"source          {task.source}"
     yield f"licence         {task.licence}"
@@ -164,43 +166,32 @@ def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
         *_indented(demonstration.rstrip("\n"), "  "),
     ]
     yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
-    for name, counts in counted.get("counted", {}).items():
-        yield from _rows(name, counts)
-
-
-def _rows(protocol: str, counts: dict[str, Any]) -> Iterator[str]:
-    by_label = ", ".join(f"{label} {count:,}" for label, count in counts["labels"].items())
-    labels = f" ({by_label})" if by_label else ""
-    yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
-    for title, reasons in (("skipped", counts["skipped"]), ("never demonstrations", counts["left_out"])):
-        yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
+    for protocol, counts in counted.get("counted", {}).items():
+        by_label = ", ".join(f"{label} {count:,}" for label, count in counts["labels"].items())
+        labels = f" ({by_label})" if by_label else ""
+        yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
+        for title, reasons in (("skipped", counts["skipped"]), ("never demonstrations", counts["left_out"])):
+            yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
 
 
 def _indented(text: str, margin: str) -> list[str]:
     return textwrap.indent(text, margin).split("\n")
 
 
-def _hub(task: Task) -> str:
-    if task.hub is not None:
-        return f"{task.hub.path}{f' ({task.hub.config})' if task.hub.config else ''} at {task.hub.revision}"
-    urls = [split.url for split in task.splits.values() if split.url]
-    return ", ".join(urls) or "none"
-
-
 def _many(tasks: list[Task], whole: bool) -> None:
     """A table of the tasks; with `whole`, of those alone that stand in no folder, and the groups with their sizes."""
-    listed = [task for task in tasks if "/" not in task.name] if whole else tasks
-    report(table("task", "shots", "paper", "official", "candidates", rows=list(map(_line, listed))))
+    lines = []
+    for task in (each for each in tasks if not whole or "/" not in each.name):
+        rows = [
+            str(task.protocols[name].rows or "") if name in task.protocols else "" for name in ("paper", "official")
+        ]
+        number = task.candidates.number if task.candidates else None
+        candidates = textwrap.shorten(_candidates(task, f"{number or 'each its'} own"), 36, placeholder=" ...")
+        lines.append([task.name, str(task.shots), *rows, candidates])
+    report(table("task", "shots", "paper", "official", "candidates", rows=lines))
     if whole:
         from deepthink_cli.tasks.catalogue import groups
 
         sizes = ", ".join(f"{group} ({len(members)})" for group, members in groups().items() if "/" not in group)
         report("", *textwrap.wrap(f"groups: {sizes}", 80, break_long_words=False, break_on_hyphens=False))
         report("", "deepthink tasks NAME shows a task or the tasks of a group.")
-
-
-def _line(task: Task) -> list[str]:
-    rows = {name: str(protocol.rows or "") for name, protocol in task.protocols.items()}
-    number = task.candidates.number if task.candidates else None
-    candidates = textwrap.shorten(_candidates(task, f"{number or 'each its'} own"), 36, placeholder=" ...")
-    return [task.name, str(task.shots), rows.get("paper", ""), rows.get("official", ""), candidates]

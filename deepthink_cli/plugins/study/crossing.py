@@ -1,4 +1,4 @@
-"""The axes of an experiment: boxes of combinations of their values, less the excluded ones, and the run of each."""
+"""The axes of a study: boxes of combinations of their values, less the excluded ones, and the run of each."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.errors import InputError, Problem, Problems, naming_options, option, parameter
+from deepthink_cli.engine.opening import find_model
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems, naming_options, parameter
+from deepthink_cli.events import Tell
 from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, Experiment
-from deepthink_cli.experiments.study import OpenedStudy, Study, is_path
 from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.plugins.study.study import OpenedStudy, Study, is_path
+from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.files import SUFFIXES, read_tasks
-from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.format import PROTOCOLS, Task
 from deepthink_cli.updates import checked_rule
 
 Values = tuple[Any, ...]
@@ -99,49 +102,29 @@ _FIELDS = {option: field for field, option in _OPTIONS.items()}
 
 @dataclass(frozen=True)
 class Crossing:
-    """The runs of an experiment, those of a model together: each crosses the values of its box.
+    """The runs of a study, those of a model together: each crosses the values of its box.
 
     Rows that two runs have in common, as of a task's own number of shots and the same number, are made once.
-    `opened` is the study that the experiment is written in; None for options of the command line.
     """
 
-    experiment: Experiment
+    opened: OpenedStudy
     boxes: Sequence[Box]
     tasks: Tasks
-    opened: OpenedStudy | None = None
 
     @property
     def runs(self) -> list[Experiment]:
         """The experiment of every run, with one value in each axis that a run does not cross."""
-        shared = {name: getattr(self.experiment, name) for name in Experiment.model_fields}
+        shared = {name: getattr(self.opened.study, name) for name in Experiment.model_fields}
         boxes = ({**box, "demos_by": tuple(filter(None, box["demos_by"]))} for box in self.boxes)
         return [Experiment.model_construct(None, **{**shared, **box}) for box in boxes]
 
-    @property
-    def rows(self) -> int:
-        """The number of rows of all runs."""
-        return sum(
-            len(run_tasks(run.tasks)) * len(run.seeds) * max(1, len(run.demos_by)) * run.rows_of_job(technique)
-            for run in self.runs
-            for technique in run.chosen_techniques
-        )
-
-
-def run_tasks(names: Sequence[str]) -> list[Task]:
-    """The tasks of a run by their names; raises InputError if there are none, and for unknown ones."""
-    if not names:
-        raise InputError.of("task", None, f"no task; name one or more, as in {option('task')} classic")
-    return find_tasks(names)
-
-
-def cross(experiment: Experiment) -> Crossing:
-    """Cross the axes of an experiment that options of the command line state.
-
-    Raises InputError for no task and an unknown one.
-    """
-    run_tasks(experiment.tasks)
-    tasks = {name: run_tasks([name]) for name in experiment.tasks}
-    return Crossing(experiment, list(split(experiment.axes(), BETWEEN_RUNS)), tasks)
+    def find(self, model: ModelOptions, tell: Tell) -> ModelSpec:
+        """Open a model; raises InputError with its place in the study, also if it cannot be downloaded."""
+        try:
+            return find_model(model, tell)
+        except DeepThinkError as error:
+            where = self.opened.where("models", self.opened.study.models.index(model))
+            raise InputError(*(f"{where}: models: {text}" for text in error.messages)) from error
 
 
 def cross_study(opened: OpenedStudy) -> Crossing:
@@ -151,7 +134,13 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     an exclusion that matches nothing, and if nothing is left.
     """
     problems = Problems()
-    axes, tasks = _resolved_axes(opened, problems)
+    tasks = problems.tried(_tasks, opened) or {}
+    for check in (_duplicates, _paths, _scored, _conditions):
+        problems.add(*check(opened))
+    if not tasks:
+        problems.raise_any()
+    problems.add(*_protocols(opened, tasks))
+    axes: Box = {axis: getattr(opened.study, axis) or (None,) for axis in AXES} | {"tasks": tuple(tasks)}
     boxes = problems.tried(_without_excluded, opened, axes, tasks)
     problems.raise_any()
     if not boxes:
@@ -159,7 +148,7 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     models = axes["models"]
     runs = [run for box in boxes for run in split(box, BETWEEN_RUNS)]
     runs.sort(key=lambda run: models.index(run["models"][0]))
-    return Crossing(opened.study, runs, tasks, opened)
+    return Crossing(opened, runs, tasks)
 
 
 def _without_excluded(opened: OpenedStudy, axes: Box, tasks: Tasks) -> list[Box]:
@@ -198,21 +187,6 @@ def _excluded(opened: OpenedStudy, number: int, axes: Box, tasks: Tasks) -> Box:
             values[axis] += tuple(matched)
     problems.raise_any()
     return values
-
-
-def _resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
-    """The values of every axis, groups of tasks as their tasks, and the tasks by these values.
-
-    Collects a line for every value that is duplicated, unknown or not on this machine. Raises InputError with all of
-    them if a task is unknown.
-    """
-    tasks = problems.tried(_tasks, opened) or {}
-    for check in (_duplicates, _paths, _scored, _conditions):
-        problems.add(*check(opened))
-    if not tasks:
-        problems.raise_any()
-    problems.add(*_protocols(opened, tasks))
-    return {**opened.study.axes(), "tasks": tuple(tasks)}, tasks
 
 
 def _tasks(opened: OpenedStudy) -> Tasks:

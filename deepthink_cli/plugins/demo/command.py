@@ -14,6 +14,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
+from deepthink_cli.cli.values import PACKAGE
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.options import POCKET, ModelOptions
 
@@ -26,7 +27,7 @@ _NEXT = (
 )
 
 
-@about("demo")
+@about("demo", group="The two stages")
 @grouped
 def demo(
     *,
@@ -40,8 +41,8 @@ def demo(
     from deepthink_cli.cli.main import run
 
     model = model.but(model=model.model or POCKET)
-    package = Path(__file__).resolve().parent.parent
-    data = next(each for each in (package / "demo_data", package.parent / "examples") if each.is_dir()) / "reviews"
+    folders = (Path(__file__).parent / "reviews", PACKAGE.parent / "examples" / "reviews")  # of a wheel, of a checkout
+    data = next(each for each in folders if each.is_dir())
     words = [word for name, value in model.changed.items() for word in (flag(name), str(value)) if word != "True"]
     demos, inputs, rows = (str(data / f"{name}.jsonl") for name in ("demos", "inputs", "sentences"))
     with temporary_folder() as folder:

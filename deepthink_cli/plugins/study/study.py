@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-    with_config,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticKnownError
 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.experiments.experiment import AXES, Experiment, Word
-from deepthink_cli.experiments.figure import FORMS, FigureOptions
 from deepthink_cli.experiments.folder import open_run_folder, with_shards
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
@@ -32,6 +22,7 @@ from deepthink_cli.io.text import nearest
 from deepthink_cli.model.files import kind_of
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.registry import Registry, instance_of
+from deepthink_cli.report.registry import FORMS, FigureOptions
 from deepthink_cli.tasks.files import SUFFIXES, refusal
 
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
@@ -188,12 +179,8 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     if scale is not None and scale not in scales:
         known = f"the study has {', '.join(scales)}" if scales else "the study has no scales"
         raise InputError.of("scale", scale, f"{document.where(SCALES)} does not name it; {known}")
-    typed = {field: (value, _typed(option)) for field, (option, value) in (options or {}).items()}
+    typed = {name: (value, lambda *_, words=words: words) for name, (words, value) in (options or {}).items()}
     return _opened(path, base | scales.get(scale or "", {}) | typed) if scale or typed else written
-
-
-def _typed(option: str) -> Where:
-    return lambda *_: option
 
 
 def _scales(document: Document, folder: Path) -> dict[str, dict[str, tuple[Any, Where]]]:
@@ -280,10 +267,10 @@ def _path(value: Any, folder: Path) -> Any:
 ORIGIN = "study.json"
 
 
-@with_config(ConfigDict(extra="forbid", defer_build=True))
-@dataclass(frozen=True)
-class Origin:
+class Origin(BaseModel):
     """A study of the package by its name, or another one by the path of its file, and the scale, if one was run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     study: str
     scale: str | None = None
@@ -291,14 +278,14 @@ class Origin:
     @classmethod
     def of(cls, name: str, scale: str | None) -> Origin:
         """The origin for a study as it is named on the command line, whatever the current directory is later."""
-        return cls(str(Path(name).absolute()) if name.endswith(SUFFIXES) else name, scale)
+        return cls(study=str(Path(name).absolute()) if name.endswith(SUFFIXES) else name, scale=scale)
 
     def write(self, folder: Path) -> None:
         """Write `study.json` into a folder unless it says so already; raises as `open_run_folder` does."""
         if _origin_in(folder) == self:
             return
         with open_run_folder(folder), writing(folder / ORIGIN, "output") as file:
-            file.write(json.dumps(asdict(self)) + "\n")
+            file.write(json.dumps(self.model_dump()) + "\n")
 
 
 def origin_of(runs: Sequence[Path]) -> Origin | None:
@@ -312,12 +299,7 @@ def origin_of(runs: Sequence[Path]) -> Origin | None:
 
 def _origin_in(folder: Path) -> Origin | None:
     path = folder / ORIGIN
-    if not path.is_file():
-        return None
     try:
-        return _ORIGIN.validate_json(path.read_bytes())
+        return Origin.model_validate_json(path.read_bytes()) if path.is_file() else None
     except (OSError, ValidationError) as error:
         raise InputError(f"{path}: is not what deepthink study run writes; remove it") from error
-
-
-_ORIGIN = TypeAdapter(Origin)
