@@ -14,7 +14,7 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.plugins.selection.trials import EngineTrials
+    from deepthink_cli.plugins.selection.readers import EngineTrials
     from deepthink_cli.selection.registry import Floats
 
 DEV = 100  # rows of the pool on which sets are tried

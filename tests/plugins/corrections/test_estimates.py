@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.plugins.corrections import estimates
+from deepthink_cli.plugins.corrections import registry as estimates
 from deepthink_cli.scoring.softmax import log_softmax
 
 # Probabilities of two labels for three inputs; their means are 0.7 and 0.3.

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from deepthink_cli import Engine, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note
-from deepthink_cli.plugins.selection.observer import Observer
+from deepthink_cli.plugins.selection.readers import Observer
 from deepthink_cli.tuning.tune import tune
 
 

@@ -21,8 +21,8 @@ from deepthink_cli.events import Event, Progress
 from deepthink_cli.io.cache import Store
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import tokenize_queries
-from deepthink_cli.plugins.selection import observer as features
-from deepthink_cli.plugins.selection.observer import Observer
+from deepthink_cli.plugins.selection import readers as features
+from deepthink_cli.plugins.selection.readers import Observer
 
 TEMPLATE = Template("Review: {text}\nSentiment: {label}")
 LABELS = ("negative", "very positive")

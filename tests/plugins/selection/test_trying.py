@@ -46,7 +46,7 @@ from deepthink_cli.plugins.selection.random_sets import (
     local_entropy,
     random_sets,
 )
-from deepthink_cli.plugins.selection.trials import EngineTrials
+from deepthink_cli.plugins.selection.readers import EngineTrials
 from deepthink_cli.selection.registry import METHODS, Pool
 
 TRYING = [name for name, method in METHODS.items() if "trials" in method.reads]
