@@ -60,9 +60,36 @@ class Gguf(ModelFile):
             if weights:
                 _last.clear()
 
-    def header(self, file: Path, named: Problem) -> Any:
-        """The header of the file; raises InputError as `read_header`."""
-        return read_header(file, named)
+    def header(self, file: Path, named: Problem) -> GgufHeader:
+        """Read the header of a GGUF file, and check that every tensor lies within the file and can be dequantized.
+
+        Raises InputError, which begins with `named`, for another file or a damaged one, and for a file that is not a
+        whole causal language model with its tokenizer.
+        """
+        import gguf
+
+        def value(field: Any) -> Any:
+            """A value of the metadata; for an array of texts, its length."""
+            texts = (field.types[0], field.types[-1]) == (gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING)
+            return len(field.data) if texts else field.contents()
+
+        try:
+            with open(file, "rb") as stream:
+                if stream.read(4) != b"GGUF":
+                    raise InputError(named.because("not a GGUF file; download it again, or name another file"))
+            with read_once():
+                reader = gguf.GGUFReader(str(file))
+            metadata = {key: value(field) for key, field in reader.fields.items()}
+        except OSError as error:
+            raise InputError(
+                named.because(f"cannot be read: {error.strerror or error}; give a readable file")
+            ) from error
+        except (ValueError, LookupError, ArithmeticError, TypeError) as error:
+            raise InputError(named.because("truncated or damaged; download it again")) from error
+        header = GgufHeader(metadata, {tensor.name: tensor.tensor_type for tensor in reader.tensors})
+        _refuse_other_kinds(header, named)
+        _check_types(header, named)
+        return header
 
     def arguments(self, file: Path, config: PretrainedConfig | None = None) -> dict[str, Any]:
         """The whole path: transformers looks for a name in the working directory first."""
@@ -171,39 +198,6 @@ class GgufHeader:
             return None
         said = f"transformers ignores {'; '.join(ignored)}: scores may differ from the published model's"
         return f"{option('model')} {name}: {said}"
-
-
-def read_header(file: Path, named: Problem) -> GgufHeader:
-    """Read the header of a GGUF file, and check that every tensor lies within the file and can be dequantized.
-
-    Raises InputError, which begins with `named`, for another file or a damaged one, and for a file that is not a whole
-    causal language model with its tokenizer.
-    """
-    import gguf
-
-    try:
-        with open(file, "rb") as stream:
-            if stream.read(4) != b"GGUF":
-                raise InputError(named.because("not a GGUF file; download it again, or name another file"))
-        with read_once():
-            reader = gguf.GGUFReader(str(file))
-        metadata = {key: _value(field) for key, field in reader.fields.items()}
-    except OSError as error:
-        raise InputError(named.because(f"cannot be read: {error.strerror or error}; give a readable file")) from error
-    except (ValueError, LookupError, ArithmeticError, TypeError) as error:
-        raise InputError(named.because("truncated or damaged; download it again")) from error
-    header = GgufHeader(metadata, {tensor.name: tensor.tensor_type for tensor in reader.tensors})
-    _refuse_other_kinds(header, named)
-    _check_types(header, named)
-    return header
-
-
-def _value(field: Any) -> Any:
-    """A value of the metadata; for an array of texts, its length."""
-    from gguf import GGUFValueType
-
-    texts = field.types[0] == GGUFValueType.ARRAY and field.types[-1] == GGUFValueType.STRING
-    return len(field.data) if texts else field.contents()
 
 
 def _check_types(header: GgufHeader, named: Problem) -> None:

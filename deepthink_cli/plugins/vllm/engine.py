@@ -12,7 +12,7 @@ from deepthink_cli.engine.base import Engine, Past, Reading, ScoringPlan, Sums
 from deepthink_cli.errors import DeepThinkError, InputError, installing, option
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.plugins.vllm.settings import check_computed, offer, transfer_config
+from deepthink_cli.plugins.vllm.settings import OFFERED, SALT, check_computed, transfer_config
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -73,7 +73,8 @@ class VllmEngine(Engine):
 
     def _sums(self, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
         if id(memory) not in self._salts:
-            self._salts[id(memory)] = (memory, offer(memory))
+            salt = f"{SALT}offered:{len(OFFERED)}"
+            OFFERED[salt], self._salts[id(memory)] = memory, (memory, salt)
         shown, salt = memory.origin.demonstrations.token_ids, self._salts[id(memory)][1]
         asked = [(number, *node) for number, query in enumerate(queries) for node in nodes(query.answers)]
         starts = [[*shown, *queries[number].prefix, *path] for number, path, _ in asked]

@@ -33,13 +33,6 @@ _MIDDLEWARE = "deepthink_cli.plugins.vllm.requests.NamedMemories"
 OFFERED: dict[str, Memory] = {}  # by salt: memories of this process that a vLLM in it serves without files
 
 
-def offer(memory: Memory) -> str:
-    """Have a memory served, with its provenance; returns the `cache_salt` of its requests."""
-    salt = f"{SALT}offered:{len(OFFERED)}"
-    OFFERED[salt] = memory
-    return salt
-
-
 @dataclass(frozen=True)
 class Served:
     """One iteration of a memory file that a server has; `name` is the model's name in requests.

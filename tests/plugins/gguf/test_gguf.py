@@ -27,7 +27,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.plugins.gguf.files import read_header
+from deepthink_cli.plugins.gguf.files import GGUF
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
@@ -229,7 +229,7 @@ def test_a_header_of_more_values_than_its_file_can_have_is_not_read(
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match="truncated or damaged"):
-            read_header(path, Problem.of("model", "x.gguf"))
+            GGUF.header(path, Problem.of("model", "x.gguf"))
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
