@@ -6,7 +6,6 @@ import errno
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import ParamSpec, Self, TypeVar, cast
@@ -39,26 +38,13 @@ class _Process:
     naming: Naming = parameter
 
 
-_in_thread: ContextVar[Naming | None] = ContextVar("naming", default=None)
-
-
 def current_naming() -> Naming:
-    """How this thread writes options."""
-    return _in_thread.get() or _Process.naming
+    """How this process writes options."""
+    return _Process.naming
 
 
 @contextmanager
 def naming_options(naming: Naming) -> Iterator[None]:
-    """Write options in texts by `naming` inside the block, in this thread."""
-    token = _in_thread.set(naming)
-    try:
-        yield
-    finally:
-        _in_thread.reset(token)
-
-
-@contextmanager
-def naming_options_everywhere(naming: Naming) -> Iterator[None]:
     """Write options in texts by `naming` inside the block, in all threads of the process, as the command line does."""
     before, _Process.naming = _Process.naming, naming
     try:
@@ -224,22 +210,16 @@ class Problems:
         """Raise one `InputError` with everything collected, if anything was."""
         if not self.found:
             return
-        unique = _alike_together(dict.fromkeys(self.found))
+        alike: dict[Problem, list[Problem]] = {}
+        for problem in dict.fromkeys(self.found):
+            alike.setdefault(replace(problem, place=None), []).append(problem)
+        unique = list[Problem]()
+        for same in alike.values():
+            if len(same) < _MANY:
+                unique += same
+            else:
+                place = f"{same[0].place} and {len(same) - 1:,} more, the last {same[-1].place}"
+                unique.append(replace(same[0], place=place))
         rest = len(unique) - self.MAX_SHOWN
         more = [Problem(f"... and {rest} more mistakes like these")] if rest > 0 else []
         raise InputError(*unique[: self.MAX_SHOWN], *more)
-
-
-def _alike_together(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems; many that differ only by their places become one problem with their number."""
-    alike: dict[Problem, list[Problem]] = {}
-    for problem in problems:
-        alike.setdefault(replace(problem, place=None), []).append(problem)
-    shown = list[Problem]()
-    for same in alike.values():
-        if len(same) < _MANY:
-            shown += same
-        else:
-            place = f"{same[0].place} and {len(same) - 1:,} more, the last {same[-1].place}"
-            shown.append(replace(same[0], place=place))
-    return shown

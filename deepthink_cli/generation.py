@@ -97,18 +97,14 @@ class _GrowingText:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         if finish is None:
             text = text.rstrip(_UNFINISHED)
-            text = text[: len(text) - max((_begun(text, stop) for stop in self._stop), default=0)]
+            begun = [n for stop in self._stop for n in range(1, len(stop) + 1) if text.endswith(stop[:n])]
+            text = text[: len(text) - max(begun, default=0)]
         else:
             text = text[: min((text.index(stop) for stop in self._stop if stop in text), default=None)]
         added = text[len(self.shown) :] if text.startswith(self.shown) else ""
         if added or finish is not None:
             self.shown = text
         return added
-
-
-def _begun(text: str, stop: str) -> int:
-    """The number of characters at the end of a text that are the beginning of a stop string."""
-    return next((count for count in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:count])), 0)
 
 
 CHUNK = 64  # inputs whose answers are generated together

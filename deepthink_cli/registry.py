@@ -46,10 +46,14 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         found = self._entries[name]
         if isinstance(found, EntryPoint):
-            if name in self.added:
-                self._load(name, found)
-            else:
+            if name not in self.added:
                 self._objects[name] = found.load()
+                return cast("T", self._objects[name])
+            try:
+                self._objects[name] = self._check(name, found.load())
+            except (Exception, SystemExit) as error:  # a module can fail in any way when it is imported
+                self._warn(found, f"{type(error).__name__}: {' '.join(str(error).split())}")
+                del self._objects[name]
         return cast("T", self._objects[name])
 
     def __setitem__(self, name: str, value: T) -> None:
@@ -81,8 +85,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
         """The origin of an object, such as a paper: its `source`; empty for another package's object without one."""
         return str(_own(self[name], "source") or "")
 
-    def purpose(self, name: str) -> str | None:
-        """The first line of a function's docstring, or of its module's for another object, without importing it.
+    def definition(self, name: str) -> ast.FunctionDef | ast.Module | None:
+        """A function as it is written, or the module of another object, without importing it.
 
         None for an object that another package adds, or that is imported already.
         """
@@ -91,8 +95,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
             return None
         package, _, module = place.module.rpartition(".")
         source = ast.parse(get_data(package, f"{module}.py") or b"")
-        functions = [each for each in source.body if isinstance(each, ast.FunctionDef) and each.name == place.attr]
-        return (ast.get_docstring(functions[0] if functions else source) or "").partition("\n")[0]
+        functions = (each for each in source.body if isinstance(each, ast.FunctionDef) and each.name == place.attr)
+        return next(functions, source)
 
     @property
     def own(self) -> list[str]:
@@ -116,13 +120,6 @@ class Registry(MutableMapping[str, T], Generic[T]):
                 if not _is_own(entry):
                     self._added[entry.name] = entry
         return self._objects
-
-    def _load(self, name: str, entry: EntryPoint) -> None:
-        try:
-            self._objects[name] = self._check(name, entry.load())
-        except (Exception, SystemExit) as error:  # a module can fail in any way when it is imported
-            self._warn(entry, f"{type(error).__name__}: {' '.join(str(error).split())}")
-            del self._objects[name]
 
     def _warn(self, entry: EntryPoint, reason: str) -> None:
         owner = "" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}: "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,7 +12,6 @@ from deepthink_cli.errors import (
     Problem,
     Problems,
     naming_options,
-    naming_options_everywhere,
     option,
     parameter,
 )
@@ -43,15 +41,9 @@ def test_an_option_is_written_as_whoever_shows_the_problem_writes_options() -> N
     with naming_options(flag):
         assert str(problem) == "--batch-tokens 0: too few"
         assert (option("model"), option("iterations"), option("output")) == ("-m", "-T", "-o")
-    assert option("model") == "model"
-
-
-def test_how_one_thread_writes_options_is_not_how_another_does() -> None:
-    with naming_options_everywhere(flag), ThreadPoolExecutor(1) as other:
         with naming_options(parameter):
             assert option("eta") == "eta"
-            assert other.submit(option, "eta").result() == "--eta"
-        assert option("eta") == "--eta"
+    assert option("model") == "model"
 
 
 def test_a_place_stands_before_the_option() -> None:

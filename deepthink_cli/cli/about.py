@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 C = TypeVar("C")
 PLUGINS = "Plugins"  # the group of commands without a named group
 
 
-@dataclass(frozen=True)
-class About:
-    """The description of a command in help pages.
+class about:
+    """The description of a command in help pages; as a decorator, it is attached to a command, or a `typer.Typer`.
 
-    `example` follows `deepthink` in the example of its page. `group` is the heading over it in the list of a program's
-    commands. `first` names the options that `--help` shows, all if it
-    is empty. `variables` names environment variables that the command reads, beside those of its options. `settings`
-    are further arguments of `typer.Typer.command`, such as `context_settings`.
+    `example` follows `deepthink` in the example of its page. `group`, a literal, is the heading over it in the list of
+    the program's commands. `first` names the options that `--help` shows, with spaces between them; all if it is empty.
+    `variables` names environment variables that the command reads, beside those of its options. `settings` are further
+    arguments of `typer.Typer.command`, such as `context_settings`.
     """
 
-    example: str = ""
-    group: str = PLUGINS
-    first: frozenset[str] = frozenset()
-    variables: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        example: str = "",
+        *,
+        group: str = PLUGINS,
+        first: str = "",
+        variables: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        self.example, self.group, self.settings = example, group, settings
+        self.first, self.variables = frozenset(first.split()), tuple(variables)
 
-
-def about(
-    example: str = "", *, group: str = PLUGINS, first: str = "", variables: Sequence[str] = (), **settings: Any
-) -> Callable[[C], C]:
-    """Attach an `About` to a command, or to an application of typer; `first` are names with spaces between them."""
-
-    def said(command: C) -> C:
-        command.about = About(example, group, frozenset(first.split()), tuple(variables), settings)  # type: ignore[attr-defined]
+    def __call__(self, command: C) -> C:
+        command.about = self  # type: ignore[attr-defined]
         return command
 
-    return said
 
-
-def about_of(command: Any) -> About:
+def about_of(command: Any) -> about:
     """The description of a command."""
-    found = getattr(command, "about", None)
-    return found if isinstance(found, About) else About()
+    return getattr(command, "about", None) or about()

@@ -15,7 +15,7 @@ from deepthink_cli.techniques.registry import first_reading, trains
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.evaluation.metrics import Changes, Evaluation
-    from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport, Overlap
+    from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
 
 
 LABELS = 12  # rows of the table of labels
@@ -73,22 +73,13 @@ def _verdict(evaluation: Evaluation) -> list[str]:
 def distribution(evaluation: Evaluation, by: str = "") -> list[Any]:
     """A title that ends with `by`, and the share of each label in truth, at T = 1 and at the last T."""
     true, last = evaluation.true_labels, max(evaluation.results)
-    if not true:
-        return []
     shown = dict.fromkeys((1, last)) if 1 in evaluation.results else {last: None}
     answers = {t: evaluation.results[t].predicted for t in shown}
     labels = sorted(true, key=lambda label: -abs(answers[last].get(label, 0) - true[label]))[:LABELS]
-    rows = [
-        [
-            named(label),
-            *(
-                f"{count / evaluation.n:.1%}"
-                for count in (true[label], *(each.get(label, 0) for each in answers.values()))
-            ),
-        ]
-        for label in true
-        if label in labels
-    ]
+    rows = []
+    for label in (each for each in true if each in labels):
+        counts = (true[label], *(each.get(label, 0) for each in answers.values()))
+        rows.append([named(label), *(f"{count / evaluation.n:.1%}" for count in counts)])
     most = f" (the {LABELS} of {len(true)} that differ most)" if len(labels) < len(true) else ""
     return [f"Share of each label{by}{most}:", table("", "true", *(f"T = {t}" for t in answers), rows=rows)]
 
@@ -105,8 +96,11 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
     shots, rows = len(provenance.demonstrations.examples), result.split
     if result.task is not None:
         rows = f"{result.task}, split {result.split} ({result.protocol} protocol)"
+    made = [] if provenance.technique is None else [str(provenance.technique)]
+    if not _one_reading(result.memory) and provenance.method.iterations > 1:  # the rule acts from the second reading on
+        made.append(str(provenance.method.update))
     report(
-        ", ".join([f"{result.memory.name}: {shots} demonstrations", provenance.model.id, *_made_by(result.memory)]),
+        ", ".join([f"{result.memory.name}: {shots} demonstrations", provenance.model.id, *made]),
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *filter(None, (step.described() for step in result.scorer.scoring.steps)),
         f"{rows}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
@@ -116,8 +110,10 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
         curve(evaluation),
         "",
         *_baselines(evaluation, result.memory),
-        *_apart(result.overlap, evaluation.n),
     )
+    if result.overlap is not None and (rest := result.overlap.rest) is not None:
+        of_memory = f"{result.overlap.rows} of the {evaluation.n} rows are demonstrations of the memory"
+        report("", f"{of_memory}; on the other {rest.n}:", curve(rest))
     if details:
         _show_details(result)
     elif evaluation.probabilities:
@@ -133,25 +129,15 @@ def _show_details(result: EvaluationReport) -> None:
     by = "" if applied is evaluation else f", {result.calibrate[0]} calibration"
     if by:
         report("", *probabilities(applied, by))
-    if result.probable:
-        given = [
-            [
-                f"at least {math.floor(1e6 * each.threshold) / 1e6:.6f}",
-                str(each.given),
-                f"{each.given / each.rows:.1%}",
-                str(each.wrong),
-            ]
-            for each in result.probable
-        ]
-        title = "Errors if only probable labels are given:"
-        report("", title, table("probability", "given", "of the rows", "wrong", rows=given))
-    if result.coverage:
-        given = [
-            [f"{each.max_error:.0%}", str(each.given), f"{each.given / evaluation.n:.1%}", str(each.wrong)]
-            for each in result.coverage
-        ]
-        title = f"Errors among the labels that {flag('max_error')} of predict gives:"
-        report("", title, table("at most", "given", "of the rows", "wrong", rows=given))
+    probable = [(f"at least {math.floor(1e6 * each.threshold) / 1e6:.6f}", each) for each in result.probable]
+    bounded = [(f"{each.max_error:.0%}", each) for each in result.coverage]
+    for title, column, found in (
+        ("Errors if only probable labels are given:", "probability", probable),
+        (f"Errors among the labels that {flag('max_error')} of predict gives:", "at most", bounded),
+    ):
+        given = [[name, str(each.given), f"{each.given / each.rows:.1%}", str(each.wrong)] for name, each in found]
+        if given:
+            report("", title, table(column, "given", "of the rows", "wrong", rows=given))
     if applied.confusion:
         report("", *distribution(applied, by))
         columns, rows = confusion_table(applied.confusion, applied.last)
@@ -204,14 +190,6 @@ def _confusions(confusion: Mapping[str, Mapping[str, int]]) -> Any:
     return table("true label", "predicted", "rows", "of the true label", rows=rows, left=2)
 
 
-def _apart(overlap: Overlap | None, n: int) -> list[Any]:
-    """The accuracy on rows that are not demonstrations, if some are."""
-    if overlap is None or overlap.rest is None:
-        return []
-    title = f"{overlap.rows} of the {n} rows are demonstrations of the memory; on the other {overlap.rest.n}:"
-    return ["", title, curve(overlap.rest)]
-
-
 def curve(evaluation: Evaluation) -> Any:
     """One row per iteration, raw and by each calibration: the accuracy, and its interval on a shared axis.
 
@@ -239,13 +217,6 @@ def curve(evaluation: Evaluation) -> Any:
 def _ways(evaluation: Evaluation) -> dict[str, Evaluation]:
     """The evaluation of the raw scores, and by each calibration."""
     return {"raw": evaluation, **evaluation.calibrated}
-
-
-def _made_by(memory: OpenedMemory) -> list[str]:
-    """The technique of the memory, if any, and the update rule, which acts from the second reading on."""
-    technique, method = memory.provenance.technique, memory.provenance.method
-    made = [] if technique is None else [str(technique)]
-    return made if _one_reading(memory) or method.iterations == 1 else [*made, str(method.update)]
 
 
 def _one_reading(memory: OpenedMemory) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from deepthink_cli.cli.about import about_of
+from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.sources import naming_sources
 
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # the words of the running command line
@@ -50,8 +50,22 @@ class Command(TyperCommand):
             return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters of the command, and the options for its help."""
-        return _with_help_all(self, super().get_params(ctx), ctx)
+        """The parameters of the command, and the options for its help; --help-all is not listed if --help shows all."""
+        params, help_option = super().get_params(ctx), self.get_help_option(ctx)
+        if help_option is None:
+            return params
+        if self.help_all is None:
+            show_help: Any = help_option.callback
+
+            def show_whole(ctx: Any, option: Any, value: bool) -> None:
+                ctx.meta[_WHOLE] = value
+                show_help(ctx, option, value)
+
+            self.help_all = copy(help_option)
+            self.help_all.name, self.help_all.opts = "help_all", ["--help-all"]
+            self.help_all.help = "Show this message with every option and exit."
+            self.help_all.hidden, self.help_all.callback = not _first(ctx), show_whole
+        return [*params, self.help_all]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and the options; only --help-all says where an option has no meaning."""
@@ -64,7 +78,9 @@ class Command(TyperCommand):
                 record := each.get_help_record(ctx)
             ):
                 heading = "Arguments" if argument else panel if whole and panel else "Options"
-                sections.setdefault(heading, []).append(_with_condition(record, conditions.get(each.name, "")))
+                text, bracket, default = record[1].partition("  [")
+                shown = f"{text}{conditions.get(each.name, '')}{bracket}{default}"  # the condition before the default
+                sections.setdefault(heading, []).append((record[0], shown))
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
@@ -79,12 +95,6 @@ class Command(TyperCommand):
             formatter.write_text(f"{len(hidden)} more options: {ctx.command_path} --help-all")
 
 
-def _with_condition(record: tuple[str, str], condition: str) -> tuple[str, str]:
-    """A line of help with a condition before its default."""
-    text, bracket, default = record[1].partition("  [")
-    return record[0], f"{text}{condition}{bracket}{default}"
-
-
 class ProgramGroup(TyperGroup):
     """The program: its help shows first the purposes of commands, then its options and the commands in groups."""
 
@@ -95,8 +105,8 @@ class ProgramGroup(TyperGroup):
             formatter.write_dl(list(WHICH.items()), col_max=max(map(len, WHICH)))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands of each group."""
-        groups = dict.fromkeys(map(_panel, self.commands.values()))
+        """Write the commands of each group; those of plugins without a group come last."""
+        groups = sorted(dict.fromkeys(map(_panel, self.commands.values())), key=PLUGINS.__eq__)
         width = max(map(len, self.commands))
         for group in groups:
             shown = [each for each in self.commands.items() if _panel(each[1]) == group]
@@ -112,26 +122,6 @@ def _panel(command: Any) -> str:
 def _first(ctx: Any) -> frozenset[str]:
     """The first options in the help of a context's command; empty if it shows all."""
     return about_of(ctx.command.callback).first
-
-
-def _with_help_all(command: Command, params: list[Any], ctx: Any) -> list[Any]:
-    """The parameters with --help-all at the end; it is not listed where --help shows all."""
-    help_option = command.get_help_option(ctx)
-    if help_option is None:
-        return params
-    if command.help_all is None:
-        show_help = help_option.callback
-        command.help_all = copy(help_option)
-        command.help_all.name, command.help_all.opts = "help_all", ["--help-all"]
-        command.help_all.help = "Show this message with every option and exit."
-        command.help_all.hidden = not _first(ctx)
-        command.help_all.callback = lambda ctx, option, value: _show_whole(show_help, ctx, option, value)
-    return [*params, command.help_all]
-
-
-def _show_whole(show_help: Any, ctx: Any, option: Any, value: bool) -> None:
-    ctx.meta[_WHOLE] = value
-    show_help(ctx, option, value)
 
 
 class Program(typer.Typer):

@@ -101,21 +101,16 @@ def report(*parts: str | Table, file: TextIO | None = None) -> None:
     for part in parts:
         if isinstance(part, str):
             out.write(printable(part) + "\n")
-        else:
-            _console(out, part).print(part)
+            continue
+        console = screen(out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
+        needed = _widths(console, part)[1]
+        if out.isatty() and needed > console.width:
+            for column in part.columns:
+                column.no_wrap, column.overflow = False, "fold"
+            needed = _widths(console, part)[0]
+        console.width = max(console.width, needed)
+        console.print(part)
     out.flush()
-
-
-def _console(out: TextIO, content: Table) -> Console:
-    """A console as wide as its content, or as the terminal, if there is one and cells can wrap to fit it."""
-    console = screen(out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
-    needed = _widths(console, content)[1]
-    if out.isatty() and needed > console.width:
-        for column in content.columns:
-            column.no_wrap, column.overflow = False, "fold"
-        needed = _widths(console, content)[0]
-    console.width = max(console.width, needed)
-    return console
 
 
 def _widths(console: Console, content: Table) -> tuple[int, int]:

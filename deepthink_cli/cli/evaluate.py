@@ -34,7 +34,6 @@ from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
@@ -47,6 +46,7 @@ from deepthink_cli.selection.options import Limit, TaskOptions
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
+    from deepthink_cli.evaluation.report import Threshold
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.rows import EvaluatedRows
@@ -119,12 +119,12 @@ def evaluate(
     """
     from deepthink_cli.artifact.opening import model_options, open_for_scoring
     from deepthink_cli.evaluation import evaluate as workflow
-    from deepthink_cli.evaluation.report import EvaluationEnded, EvaluationStarted, LabelSetsReport, RowPredicted
+    from deepthink_cli.evaluation import report
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns, rows_of_file, rows_of_task
-    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.tasks.splits import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     observers = Watching("eval", watching.changed)
@@ -132,7 +132,7 @@ def evaluate(
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     problems.tried(lambda: _check_outputs(output, observers, read_by(memory, labelled, *files, **paths)))
     names = problems.tried(calibrations, calibrate, stored=True) or ()
-    threshold = None if fail_under is None else problems.tried(Threshold.of, fail_under)
+    threshold = None if fail_under is None else problems.tried(report.Threshold.of, fail_under)
     failing, steps = problems.tried(errors.checked), problems.tried(Scoring.of, **scoring.changed)
     row_limit = problems.tried(TaskOptions.checked, limit=limit)
     source = problems.tried(source_of, data_dir, model.offline)
@@ -162,12 +162,12 @@ def evaluate(
             evaluated = rows_of_task(opened, str(task), protocol, source, row_limit.limit, tell, run_code)
         _check_rows(evaluated, scorer, threshold, observers)
         told, counts = observers.start(command_line(), tell), RowCounts(evaluated.count)
-        told(EvaluationStarted(opened, scorer.calibrate))
+        told(report.EvaluationStarted(opened, scorer.calibrate))
         with _samples_file(output, scorer, evaluated, failing) as write:
 
             def observe(prediction: Prediction) -> None:
                 write(prediction)
-                told(RowPredicted(prediction))
+                told(report.RowPredicted(prediction))
 
             def skip(row: Skipped) -> None:
                 counts.skip(row.error)
@@ -177,11 +177,11 @@ def evaluate(
             skipping = skip if failing.skip else None
             result = evaluation_of(scorer, evaluated, options=options, observe=observe, skip=skipping, tell=tell)
         counts.tell(tell)
-        if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
-            told(EvaluationEnded(result))
+        if not isinstance(result, report.LabelSetsReport):  # observers take reports of rows with one label only
+            told(report.EvaluationEnded(result))
     if threshold is not None:
         result = replace(result, metric=threshold.metric)
-    if isinstance(result, LabelSetsReport):
+    if isinstance(result, report.LabelSetsReport):
         show_label_sets(result, common.as_json)
     else:
         show(result, common.as_json, details)
@@ -221,11 +221,10 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 
     if labelled is not None:
         check_rereadable(labelled)
-    if labelled is None and task is None:
+        return False
+    if task is None:
         name = memory.provenance.task or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
-    if labelled is not None or task is None:
-        return False
     check_protocol(found := find_task(task), protocol)
     return found.free is not None
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, g
 
 import typer
 from pydantic.fields import FieldInfo
-from typer.models import OptionInfo
 
 from deepthink_cli.cli.names import flag as typed
 from deepthink_cli.cli.names import variable
@@ -81,9 +80,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         hint = hints[parameter.name]
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if (model := _model_of(kind)) is not None:
-            options = _chosen(kind, _of_model(model), notes)
+            options, taken = _chosen(kind, _of_model(model), notes), {each.name for each in parameters}
             if issubclass(model, Joined):
-                options = _not_taken(options, {each.name for each in parameters}, model)
+                for field in [field for field, each in options.items() if each.name in taken]:
+                    warn_of_taken(options.pop(field).name, model.owners[field])
             groups[parameter.name] = kind, {option.name: field for field, option in options.items()}
             parameters += options.values()
         else:
@@ -110,14 +110,6 @@ def _is_joined(hint: Any) -> bool:
     """Whether a parameter has options of other objects, which come after the command's own."""
     model = _model_of(get_args(hint)[0] if get_origin(hint) is Annotated else hint)
     return model is not None and issubclass(model, Joined)
-
-
-def _not_taken(options: dict[str, Parameter], taken: Collection[str], model: type[Joined]) -> dict[str, Parameter]:
-    """The options of a model whose names are new to a command; warns of the others."""
-    for field, each in options.items():
-        if each.name in taken:
-            warn_of_taken(each.name, model.owners[field])
-    return {field: each for field, each in options.items() if each.name not in taken}
 
 
 def _model_of(kind: Any) -> type[Options] | None:
@@ -216,16 +208,11 @@ def _chosen(group: Any, options: dict[str, Parameter], notes: list[Any]) -> dict
     texts = {name: text for note in notes if isinstance(note, Help) for name, text in note.texts.items()}
     if unknown := omitted - {each.name for each in options.values()}:
         raise TypeError(f"{getattr(group, '__name__', group)} has no {', '.join(sorted(unknown))}")
-    return {field: _helped(each, texts.get(each.name)) for field, each in options.items() if each.name not in omitted}
-
-
-def _helped(parameter: Parameter, text: str | None) -> Parameter:
-    """The parameter with the help `text`, if given, in place of its own."""
-    if text is None:
-        return parameter
-    kind, *notes = get_args(parameter.annotation)
-    helped = [copy(note) for note in notes]
-    for note in helped:
-        if isinstance(note, OptionInfo):
-            note.help = text
-    return parameter.replace(annotation=Annotated[(kind, *helped)])
+    chosen = {field: each for field, each in options.items() if each.name not in omitted}
+    for field, each in chosen.items():
+        if each.name in texts:
+            kind, info, flag = get_args(each.annotation)
+            info = copy(info)
+            info.help = texts[each.name]
+            chosen[field] = each.replace(annotation=Annotated[kind, info, flag])
+    return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import gc
 import io
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from deepthink_cli.cli.about import about_of
+from deepthink_cli.cli.about import PLUGINS, about, about_of
 from deepthink_cli.cli.command import ARGUMENTS, Program, ProgramGroup
 from deepthink_cli.cli.console import guard_terminals, note, write_text
 from deepthink_cli.cli.names import flag
@@ -25,7 +26,7 @@ from deepthink_cli.cli.sources import commands_of, unread_variables, usage_messa
 from deepthink_cli.errors import (
     DeepThinkError,
     ExitCode,
-    naming_options_everywhere,
+    naming_options,
     out_of_memory,
     panicked,
     ran_out_of_memory,
@@ -47,26 +48,18 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-# The commands of this package in their groups, in the order of help: the place of each, a function or an application of
-# typer.
+# The commands of the core in their groups, in the order of help, each with its place: a function, or a `typer.Typer`.
 GROUPS = {
     "The two stages": {
-        "demo": "demo:demo",
         "think": "think:think",
         "calibrate": "calibrate:calibrate",
-        "inspect": "inspect:inspect",
         "predict": "predict:predict",
         "eval": "evaluate:evaluate",
     },
-    "Choosing demonstrations and settings": {"select": "select:select", "tune": "tune:tune"},
+    "Choosing settings": {"tune": "tune:tune"},
     "Experiments": {
-        "tasks": "tasks:tasks",
         "run": "run:run",
         "report": "report:report",
-    },
-    "This machine": {
-        "doctor": "doctor:doctor",
-        "list": "list:list_registries",
     },
 }
 _GROUP = {name: group for group, commands in GROUPS.items() for name in commands}
@@ -114,22 +107,25 @@ def program(command: str | None = None, listed: bool = False) -> Any:
         found = _purpose(name) if listed else COMMANDS.get(name)
         if found is not None:
             _add(app, name, found)
-    whole: Any = typer.main.get_command(app)
-    whole.commands = {name: whole.commands[name] for name in names if name in whole.commands}  # typer puts groups last
-    return whole
+    made: Any = typer.main.get_command(app)
+    if command is None:  # typer puts groups of commands last
+        made.commands = {name: made.commands[name] for name in COMMANDS if name in made.commands}
+    return made
 
 
 def _purpose(name: str) -> Any:
-    """A stand-in, with the purpose, for a command that is not imported."""
-    purpose = COMMANDS.purpose(name)
-    if purpose is None:
+    """A stand-in, with the purpose and the group, for a command that is not imported."""
+    found = COMMANDS.definition(name)
+    if found is None:
         return COMMANDS.get(name)
 
     def command() -> None:
         pass
 
-    command.__doc__ = purpose
-    return command
+    command.__doc__ = (ast.get_docstring(found) or "").partition("\n")[0]
+    words = (word for each in getattr(found, "decorator_list", ()) for word in getattr(each, "keywords", ()))
+    group = next((ast.literal_eval(word.value) for word in words if word.arg == "group"), PLUGINS)
+    return about(group=group)(command)
 
 
 def _add(app: typer.Typer, name: str, found: Any) -> None:
@@ -173,7 +169,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
-    with naming_options_everywhere(flag):
+    with naming_options(flag):
         return _run(arguments)
 
 

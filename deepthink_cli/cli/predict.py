@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -173,11 +174,10 @@ def predict(
     problems.raise_any()
     if show_prompt:
         with Show(common) as tell:
-            prompt = first_prompt(scorer, source, options, tell)
-        write_text(prompt.text + "\n")
-        note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
-        for candidate, added in prompt.candidates.items():
-            note(f"  {candidate}: {added!r}", common.quiet)
+            prompt, lines = first_prompt(scorer, source, options, tell)
+        write_text(prompt + "\n")
+        for line in lines:
+            note(line, common.quiet)
         return
     check_output(output, read_by(model=model_options(opened, options).model), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
@@ -235,7 +235,9 @@ def _estimate(labelling: Labelling, common: CommonArguments) -> RowCounts:
 
     with Show(common, bar=not common.as_json) as tell:
         probed = labelling.probe(tell)
-        counts = RowCounts.of_skipped(probed.rows, probed.skipped)
+        counts = RowCounts(probed.rows)
+        for _, row in sorted(probed.skipped, key=itemgetter(0)):
+            counts.skip(row.error)
         counts.tell(tell)
     _show_estimate(probed, common.as_json)
     return counts

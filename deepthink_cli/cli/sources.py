@@ -30,8 +30,14 @@ def naming_sources(context: typer.Context) -> Iterator[None]:
     try:
         yield
     except DeepThinkError as error:
-        sources = _sources(context)
-        error.problems = tuple(_with_source(problem, sources) for problem in error.problems)
+        sources, problems = _sources(context), list[Problem]()
+        for each in error.problems:
+            source = sources.get(option_name(each.field or ""))
+            if source is not None:
+                place = source.rstrip(" =") if each.value is None else f"{source}{each.value}"
+                each = Problem(each.reason, place=place)
+            problems.append(each)
+        error.problems = tuple(problems)
         raise
 
 
@@ -62,12 +68,12 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     commands = list(commands_of(program()))
     known = {str(parameter.envvar) for each in commands for parameter in each.params}
     known.update(name for each in commands for name in about_of(each.callback).variables)
-    return [f"{name}: no option reads it; {_advice(name, known)}" for name in named if name not in known]
-
-
-def _advice(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
-    return f"did you mean {close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
+    lines = []
+    for name in (each for each in named if each not in known):
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+        way = f"did you mean {close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
+        lines.append(f"{name}: no option reads it; {way}")
+    return lines
 
 
 def commands_of(program: Any) -> Iterator[Any]:
@@ -106,45 +112,32 @@ def is_typed(context: typer.Context, name: str) -> bool:
     return came_from(context, name) == "COMMANDLINE"
 
 
-def _with_source(problem: Problem, sources: Mapping[str, str]) -> Problem:
-    """The problem with the source of the value in place of the option, if the value came from there."""
-    source = sources.get(option_name(problem.field or ""))
-    if source is None:
-        return problem
-    return Problem(problem.reason, place=source.rstrip(" =") if problem.value is None else f"{source}{problem.value}")
-
-
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     """Use the file's values as defaults of the command that is being parsed."""
-    if path is not None:
-        with naming_sources(context):
-            _apply(context, _read(path))
-    return path
-
-
-def _apply(context: typer.Context, document: Document) -> None:
-    check_allows_no_code(document.values, document.where)
-    accepted = {str(parameter.name): parameter for parameter in context.command.params}
-    del accepted["config"]  # a file names no other file
-    problems = Problems()
-    defaults: dict[str, Any] = {}
-    lines: dict[str, str] = {}
-    places: dict[str, str] = {}
-    for key, value in document.values.items():
-        with problems.collected():  # a file may be shared by several commands, and have options of others
-            where, name = document.where(key), str(key).replace("-", "_")
-            if name not in accepted and name not in (known := _names_of_all(context)):
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
-                raise InputError(f"{where}: unknown option {key!r}; {hint}")
-            if name in lines:
-                raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
-            lines[name], places[name] = where, f"{where}: {key}"
-            if name in accepted:
-                defaults[name] = _checked(context, accepted[name], value, f"{where}: {key}")
-    problems.raise_any()
+    if path is None:
+        return None
+    problems, defaults, lines, places = Problems(), dict[str, Any](), dict[str, str](), dict[str, str]()
+    with naming_sources(context):
+        document = _read(path)
+        check_allows_no_code(document.values, document.where)
+        accepted = {str(parameter.name): parameter for parameter in context.command.params}
+        del accepted["config"]  # a file names no other file
+        for key, value in document.values.items():
+            with problems.collected():  # a file may be shared by several commands, and have options of others
+                where, name = document.where(key), str(key).replace("-", "_")
+                if name not in accepted and name not in (known := _names_of_all(context)):
+                    close = difflib.get_close_matches(name, known, n=1)
+                    hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
+                    raise InputError(f"{where}: unknown option {key!r}; {hint}")
+                if name in lines:
+                    raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
+                lines[name], places[name] = where, f"{where}: {key}"
+                if name in accepted:
+                    defaults[name] = _checked(context, accepted[name], value, f"{where}: {key}")
+        problems.raise_any()
     context.default_map = {**(context.default_map or {}), **defaults}
     context.meta[LINES] = places
+    return path
 
 
 def _names_of_all(context: typer.Context) -> set[str]:

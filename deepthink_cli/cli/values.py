@@ -60,7 +60,11 @@ def _words(typed: str) -> list[str]:
         raise InputError.of("labels", written, "holds bytes that are not UTF-8; write it in UTF-8") from error
     if (path := labels_file(typed)) is not None:
         return _of_file(path)
-    words = _of_csv(typed)
+    try:
+        (words,) = csv.reader(io.StringIO(typed or '""', newline=""), skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError) as error:
+        reason = f"not a line of CSV; {_HINT}, with quotation marks around a label that has a comma"
+        raise InputError.of("labels", typed, reason) from error
     if not all(map(str.strip, words)):
         raise InputError.of("labels", typed, f"a label word is empty; {_HINT}")
     return [word.strip() for word in words]
@@ -69,17 +73,6 @@ def _words(typed: str) -> list[str]:
 def labels_file(typed: str | None) -> str | None:
     """The file that --labels names, if any."""
     return os.path.expanduser(typed.removeprefix(FILE)) if typed is not None and typed.startswith(FILE) else None
-
-
-def _of_csv(text: str) -> list[str]:
-    if not text:
-        return [""]
-    try:
-        (words,) = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
-    except (csv.Error, ValueError) as error:
-        reason = f"not a line of CSV; {_HINT}, with quotation marks around a label that has a comma"
-        raise InputError.of("labels", text, reason) from error
-    return words
 
 
 def _of_file(path: str) -> list[str]:
@@ -163,7 +156,7 @@ def read_by(
     """
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.files import SUFFIXES
-    from deepthink_cli.tasks.sources import files_of
+    from deepthink_cli.tasks.splits import files_of
 
     tasks = [task] if isinstance(task, str) else task or ()
     read = [part for each in rows if each is not None for part in RowSource(str(each)).parts or [str(each)]]

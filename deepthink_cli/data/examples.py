@@ -244,15 +244,12 @@ class LabelWords:
         if not 0 <= value < len(names):
             reason = f"{field!r} is {value}, and the file names the classes 0 to {len(names) - 1}; omit the row"
             raise InputError(Problem(reason, place=row.where))
-        self._tell(field, names)
-        return self._words.get(names[value], names[value])
-
-    def _tell(self, field: str, names: Sequence[str]) -> None:
         if not self._told:
             shown = ", ".join(f"{number} as {name!r}" for number, name in enumerate(names[:_SHOWN]))
             more = f", ... ({len(names)} classes)" if len(names) > _SHOWN else ""
             self._source.tell(Note(f"{self._source.name}: {field!r} is read by the file's names, {shown}{more}"))
-        self._told = True
+            self._told = True
+        return self._words.get(names[value], names[value])
 
 
 _SHOWN = 8  # names of classes in a note

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from deepthink_cli.data.examples import DemonstrationSet, Text
@@ -29,16 +29,18 @@ def field_warnings(demonstrations: DemonstrationSet, named: bool = False, has_he
     template, examples = demonstrations.template, demonstrations.examples
     columns = _text_columns(template, [example.text for example in examples])
     columns[template.label_field] = [example.label for example in examples]
-    if has_header and (row := _row_as_header(demonstrations.template.label_field, columns)):
-        return [row]
-    judged = len(demonstrations.examples) >= FEWEST
-    messages = text_warnings(demonstrations.template, [example.text for example in demonstrations.examples])
-    if demonstrations.labels and demonstrations.template.label_separator is None:
-        reasons = _label_reasons(demonstrations, columns) if judged and not named else []
-        if reasons:
-            field = demonstrations.template.label_field
-            advice = _label_advice(demonstrations.template, columns)
-            messages.append(f"the field {field!r} may not be the label: {' and '.join(reasons)}; {advice}")
+    for name, values in columns.items() if has_header else ():
+        repeated = name == template.label_field or len(set(values)) < len(values)
+        if repeated and name in values:
+            return [
+                f"the field {name!r} is named like one of its values, so that the first row may be data; if the file "
+                f"has no header, give {option('no_header')}: its columns are then column1, column2, ..."
+            ]
+    messages = text_warnings(template, [example.text for example in examples])
+    judged = len(examples) >= FEWEST and bool(demonstrations.labels) and template.label_separator is None
+    if judged and not named and (reasons := _label_reasons(template, columns)):
+        advice = _label_advice(template, columns)
+        messages.append(f"the field {template.label_field!r} may not be the label: {' and '.join(reasons)}; {advice}")
     return messages + alike(demonstrations.labels)
 
 
@@ -58,18 +60,6 @@ def text_warnings(template: Template, texts: Sequence[Text], command: str = "") 
     return [f"the field {name!r} looks like an id ({_few(columns[name])}) and is read as text: {way}" for name in ids]
 
 
-def _row_as_header(label_field: str, columns: Mapping[str, Sequence[str]]) -> str:
-    """The message about a header that may be a row: a field is named like one of its labels; empty for none."""
-    for name, values in columns.items():
-        repeated = name == label_field or len(set(values)) < len(values)
-        if repeated and name in values:
-            return (
-                f"the field {name!r} is named like one of its values, so that the first row may be data; if the file "
-                f"has no header, give {option('no_header')}: its columns are then column1, column2, ..."
-            )
-    return ""
-
-
 def looks_like_id(values: Sequence[str]) -> bool:
     """Whether all values differ, and all are whole numbers, UUIDs, digests, or words with a number as in `row-17`."""
     return len(set(values)) == len(values) and all(_ID.fullmatch(value) for value in values)
@@ -80,13 +70,13 @@ def _text_columns(template: Template, texts: Sequence[Text]) -> dict[str, list[s
     return {name: [each[name] for each in values] for name in template.text_fields}
 
 
-def _label_reasons(demonstrations: DemonstrationSet, columns: dict[str, list[str]]) -> list[str]:
-    labels, reasons = columns[demonstrations.template.label_field], []
+def _label_reasons(template: Template, columns: dict[str, list[str]]) -> list[str]:
+    labels, reasons = columns[template.label_field], []
     if looks_like_id(labels):
         reasons.append(f"it looks like an id ({_few(labels)})")
     elif len(set(labels)) == len(labels):
         reasons.append(f"every label occurs once ({_few(list(map(repr, labels)))})")
-    texts = [columns[name] for name in demonstrations.template.text_fields]
+    texts = [columns[name] for name in template.text_fields]
     of_text, of_label = sum(fmean(map(len, values)) for values in texts), fmean(map(len, labels))
     if of_label > of_text:
         reasons.append(f"labels are longer than texts ({of_label:.0f} and {of_text:.0f} characters on average)")
@@ -112,16 +102,15 @@ def alike(labels: Sequence[str]) -> list[str]:
     same: dict[str, list[str]] = {}
     for label in labels:
         same.setdefault(" ".join(unicodedata.normalize("NFC", label).casefold().split()), []).append(label)
-    return [_alike(each) for each in same.values() if len(each) > 1]
-
-
-def _alike(labels: Sequence[str]) -> str:
-    one_form = len({unicodedata.normalize("NFC", label) for label in labels}) == 1
-    how = "Unicode normalisation (NFC, NFD)" if one_form else "case or blanks"
-    return (
-        f"the labels {' and '.join(told_apart(*labels))} differ only by {how}, and are scored as different labels; "
-        "write them alike in the rows"
-    )
+    messages = []
+    for each in (each for each in same.values() if len(each) > 1):
+        one_form = len({unicodedata.normalize("NFC", label) for label in each}) == 1
+        how = "Unicode normalisation (NFC, NFD)" if one_form else "case or blanks"
+        messages.append(
+            f"the labels {' and '.join(told_apart(*each))} differ only by {how}, and are scored as different labels; "
+            "write them alike in the rows"
+        )
+    return messages
 
 
 def _few(values: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
 from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.tasks.rows import EvaluatedRows, check_read_for, rows_of_file
+from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -83,7 +83,7 @@ def evaluate(
         for ways in (whole,) if was_read(row.query) else (whole, rest):
             for name, by_iteration in ways.items():
                 by_iteration[row.iteration].add(row if name == NONE else row.calibrated[name].prediction)
-    answers = whole[(*scorer.calibrate, NONE)[0]][iterations[-1]]
+    answers, others = whole[(*scorer.calibrate, NONE)[0]][iterations[-1]], len(rest[NONE][iterations[-1]].gold)
     report = EvaluationReport(
         _evaluation(whole),
         scorer,
@@ -92,21 +92,13 @@ def evaluate(
         rows.protocol,
         dict(skipped),
         time.perf_counter() - loaded.started,
-        _overlap(whole, rest, iterations[-1]),
-        unused_chat=scorer.demonstrations.chat is None
-        and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
+        Overlap(read, _evaluation(rest) if others else None) if (read := len(answers.gold) - others) else None,
+        unused_chat=not scorer.demonstrations.chat and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
         coverage=tuple(answers.at_least(*each) for each in _thresholds(scorer)),
         probable=tuple(answers.probable()),
     )
     _warn(report, tell)
     return report
-
-
-def _overlap(whole: Ways, rest: Ways, last: int) -> Overlap | None:
-    """The number of rows that are demonstrations, and the evaluation of the others; None if no row is one."""
-    others = len(rest[NONE][last].gold)
-    read = len(whole[NONE][last].gold) - others
-    return Overlap(read, _evaluation(rest) if others else None) if read else None
 
 
 def _evaluation(ways: Ways) -> Evaluation:
@@ -160,7 +152,12 @@ def load_for(
 
     Raises InputError as `evaluate` does.
     """
-    check_read_for(rows, scorer.memory)
+    read_for, demonstrations = rows.demonstrations, scorer.demonstrations
+    if (read_for.template, read_for.labels) != (demonstrations.template, demonstrations.labels):
+        raise InputError(
+            f"{scorer.memory.name}: the rows of {rows.split} were read for a memory with the labels "
+            f"{', '.join(read_for.labels)} and the template {read_for.template.pattern!r}; read them for this memory"
+        )
     told = tell if rows.free is None else silent  # free answers are no labels
     check_count(scorer.calibrate, rows.count)
     check_supported(scorer.calibrate, rows.checked if not skip else None)

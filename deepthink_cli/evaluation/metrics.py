@@ -316,9 +316,12 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """The part of `eval --json` that depends on the predictions."""
         majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
+        results = [{"iteration": t, **self._metrics(t)} for t in self.results]
+        for each in results if self.calibrated else ():
+            each["calibrated"] = {name: way._metrics(each["iteration"]) for name, way in self.calibrated.items()}
         return {
             "n": self.n,
-            "results": [{"iteration": t, **self._metrics(t), **self._calibrated(t)} for t in self.results],
+            "results": results,
             "majority": majority,
             "chance": self.chance,
             "confusion": self.confusion,
@@ -326,17 +329,8 @@ class Evaluation:
         }
 
     def _metrics(self, iteration: int) -> dict[str, Any]:
-        changes = self.changes.get(iteration)
-        if iteration not in self.probabilities:
-            counts = None if changes is None else {name: getattr(changes, name) for name in COUNTS}
-            return {**asdict(self.results[iteration]), "changes": counts}
-        return {
-            **asdict(self.results[iteration]),
-            **asdict(self.probabilities[iteration]),
-            "changes": None if changes is None else asdict(changes),
-        }
-
-    def _calibrated(self, iteration: int) -> dict[str, Any]:
-        if not self.calibrated:
-            return {}
-        return {"calibrated": {name: each._metrics(iteration) for name, each in self.calibrated.items()}}
+        changes, quality = self.changes.get(iteration), self.probabilities.get(iteration)
+        since = None if changes is None else asdict(changes)
+        if since is not None and quality is None:
+            since = {name: since[name] for name in COUNTS}
+        return {**asdict(self.results[iteration]), **(asdict(quality) if quality else {}), "changes": since}

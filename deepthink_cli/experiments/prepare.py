@@ -9,8 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.extended_labels import check_labels, other_score
-from deepthink_cli.calibration.notes import check_count
+from deepthink_cli.calibration.notes import check_count, check_labels, other_score
 from deepthink_cli.calibration.registry import NONE, from_rows, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.opening import find_model

@@ -20,13 +20,13 @@ from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, Job
 from deepthink_cli.experiments.jobs import Job, Prepared, parts_of
 from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits, corrections_of
 from deepthink_cli.generation import answered
+from deepthink_cli.make_memory import COPIES, think_in_batches
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
 from deepthink_cli.scoring.prediction import Prediction, averaged
 from deepthink_cli.tasks.format import Free
-from deepthink_cli.techniques.together import COPIES, think_in_batches
 from deepthink_cli.updates import UpdateRule
 
 if TYPE_CHECKING:

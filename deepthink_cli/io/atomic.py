@@ -76,14 +76,25 @@ def making_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def _in_place_of(target: Path, named: Problem) -> Iterator[Path]:
-    """A temporary folder beside the target, whose replacement is synced; raises DeepThinkError if a write fails."""
-    with refusals(named):
+    """A temporary folder beside the target, locked while it is used; the target is then synced, the folder removed.
+
+    Raises DeepThinkError if a write fails.
+    """
+    with refusals(named), ExitStack() as held:
         with suppress(OSError):  # a directory can be writable and not readable
             sweep(target.parent, target.name)
-        with _folder_beside(target) as folder:
-            yield folder
-            with suppress(OSError):  # not every file system supports it; the new file is in place anyway
-                _sync(target.parent)
+        while True:
+            folder = held.enter_context(temporary_folder(target.parent, f".{target.name}{_MARK}"))
+            try:
+                held.enter_context(_locked(folder))
+            except (Timeout, FileNotFoundError):
+                continue  # another process removed the folder before it was locked
+            except OSError:
+                pass  # no locks of folders here: then no other process can lock and remove it either
+            break
+        yield folder
+        with suppress(OSError):  # not every file system supports it; the new file is in place anyway
+            _sync(target.parent)
 
 
 def check_new_folder(path: str | Path) -> Path:
@@ -103,22 +114,6 @@ def writing(path: str | Path, field: str = "output") -> Iterator[TextIO]:
     """A UTF-8 text file that replaces the target if the block succeeds (see `replacing`)."""
     with replacing(path, field) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         yield file
-
-
-@contextmanager
-def _folder_beside(target: Path) -> Iterator[Path]:
-    """A new folder next to the target, locked while it is used, then removed."""
-    with ExitStack() as held:
-        while True:
-            folder = held.enter_context(temporary_folder(target.parent, f".{target.name}{_MARK}"))
-            try:
-                held.enter_context(_locked(folder))
-            except (Timeout, FileNotFoundError):
-                continue  # another process removed the folder before it was locked
-            except OSError:
-                pass  # no locks of folders here: then no other process can lock and remove it either
-            break
-        yield folder
 
 
 @contextmanager

@@ -38,17 +38,15 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def chunks(items: Iterator[T], size: int, flush: bool = False) -> Iterator[list[T]]:
-    """Yield the items in lists of `size`; with `flush`, a list ends where no item follows at once."""
-    return arriving(items, size) if flush else iter(lambda: list(islice(items, size)), [])
+    """Yield the items in lists of `size`; with `flush`, a list also ends where no item follows at once.
 
-
-def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
-    """Yield the items that have arrived, in order, at most `most` at a time; a list ends where no item follows at once.
-
-    An error of `items` is raised here, after the items before it. The thread that waits for items ends with the
-    process, whatever it waits for.
+    With `flush`, a thread waits for items, and ends with the process, whatever it waits for. An error of `items` is
+    raised here, after the items before it.
     """
-    arrived: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(most)
+    if not flush:
+        yield from iter(lambda: list(islice(items, size)), [])
+        return
+    arrived: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(size)
 
     def read() -> None:
         try:
@@ -63,7 +61,7 @@ def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
         part, item = list[T](), arrived.get()
         while isinstance(item, tuple):
             part.append(item[0])
-            if len(part) == most:
+            if len(part) == size:
                 break
             try:
                 item = arrived.get(timeout=_AT_ONCE)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from deepthink_cli.artifact.metadata import versions
 from deepthink_cli.artifact.opening import model_options
-from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.examples import Query
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note, Tell
@@ -26,23 +27,25 @@ from deepthink_cli.io.tables import writing_rows
 from deepthink_cli.io.text import json_line
 from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.rows import ABOUT, OutputRows, RowCounts, RowWriter
-from deepthink_cli.scoring.pipeline import CHUNK
+from deepthink_cli.scoring.pipeline import CHUNK, Part
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
 _MARK = "deepthink predict"
 _LONGEST = 2**20  # the most bytes of the first line
 
 
+@dataclass(frozen=True)
 class PartialLabels:
-    """The rows written so far; `done` is the number of inputs that they label. Created by `open_partial`."""
+    """The rows written so far, which label `done` inputs, and begin at byte `start`. Created by `open_partial`."""
 
-    def __init__(self, output: Path, start: int, iterations: Sequence[int], done: int) -> None:
-        self.output, self.path, self.start = output, partial_of(output), start
-        self.iterations, self.done = iterations, done
+    output: Path
+    start: int
+    iterations: Sequence[int]
+    done: int
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows, in order."""
-        with open(self.path, "rb") as file:
+        with open(partial_of(self.output), "rb") as file:
             file.seek(self.start)
             yield from map(json.loads, file)
 
@@ -66,7 +69,7 @@ class PartialLabels:
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write the rows of a chunk and sync them to disk."""
         with _refusals(self.output):
-            append(self.path, map(json_line, rows))
+            append(partial_of(self.output), map(json_line, rows))
 
 
 def partial_of(output: Path) -> Path:
@@ -163,15 +166,9 @@ def _refusals(output: Path) -> AbstractContextManager[None]:
     return refusals(Problem.of("output", output), "; the same command continues it")
 
 
-class Predict(Protocol):
-    """Yields the predictions of the rows after the first `start`, as `Labelling` does."""
-
-    def __call__(
-        self, *, start: int = 0, before: Iterable[Sequence[Prediction]] = ()
-    ) -> Iterator[list[Prediction | Skipped]]: ...
-
-
-def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, again: bool = True) -> RowCounts:
+def write_labels(
+    predict: Callable[[], Iterator[Part]], output: Path, form: OutputRows, tell: Tell, again: bool = True
+) -> RowCounts:
     """Write all labels to a file, which appears when it is complete; at Ctrl-C, tell that the labels are lost.
 
     `again` says whether the inputs can be read again, so that `--resume` would keep the labels.
@@ -187,18 +184,26 @@ def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, a
 
 
 def resume_labels(
-    predict: Predict, output: Path, form: OutputRows, identity: dict[str, Any], total: int, tell: Tell
+    predict: Callable[..., Iterator[Part]],
+    output: Path,
+    form: OutputRows,
+    identity: dict[str, Any],
+    total: int,
+    tell: Tell,
 ) -> RowCounts:
-    """Write labels as `write_labels` does, after the rows of an earlier call that was interrupted (`open_partial`)."""
-    counts, kept = RowCounts(), RowCounts()
+    """Write labels as `write_labels` does, after the rows of an earlier call that was interrupted (`open_partial`).
+
+    `predict` takes `start` and `before` as a `Labelling` does.
+    """
+    counts, kept, path = RowCounts(), RowCounts(), partial_of(output)
 
     def rest() -> str:
-        return f"{partial.path}: {kept.rows:,} of {total:,} rows are kept; the same command continues"
+        return f"{path}: {kept.rows:,} of {total:,} rows are kept; the same command continues"
 
     with open_partial(output, identity, total, form.iterations) as partial, _telling_at_ctrl_c(tell, rest):
         kept.rows = partial.done
         if partial.done:
-            tell(Note(f"continuing {partial.path}: {partial.done:,} of {total:,} rows are there"))
+            tell(Note(f"continuing {path}: {partial.done:,} of {total:,} rows are there"))
         if partial.done < total:
             rest_of_rows = predict(start=partial.done, before=partial.chunks())
             RowWriter(form.with_scores(), partial.append, partial.done, kept).write_all(rest_of_rows)
@@ -206,7 +211,7 @@ def resume_labels(
             for row in partial.rows():
                 counts.add([row])
                 write([form.without_scores(row)])
-        partial.path.unlink()
+        path.unlink()
     return counts
 
 
@@ -226,7 +231,7 @@ def identity_of(labelling: Labelling, form: OutputRows) -> dict[str, Any]:
     return {
         "memory": scorer.memory.sha256,
         "name of the inputs": inputs.path,
-        "content of the inputs": labelling.checked and labelling.checked.digest.sha256,
+        "content of the inputs": labelling.checked and labelling.checked.sha256,
         "options": {
             "ensemble": [other.sha256 for other in scorer.others],
             "iteration": list(form.iterations),

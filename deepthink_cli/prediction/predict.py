@@ -18,7 +18,7 @@ from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.prediction.rows import by_first
+from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.prediction.scorer import LabelRows, Loaded, Scorer
 from deepthink_cli.provenance import check_model
 from deepthink_cli.scoring.inputs import CheckedRows
@@ -55,7 +55,15 @@ def predict(
     loaded, labels = Loaded(scorer, engine, [memories]), scorer.demonstrations.labels
     queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
     for part in Calibrator(scorer.calibrate, labels).corrected(loaded(queries, size=chunk)):
-        yield from (by_first(prediction, scorer.calibrate) for prediction in predicted(part))
+        for prediction in predicted(part):
+            answer = answer_of(prediction, scorer.calibrate)
+            yield replace(
+                prediction,
+                label=answer.label,
+                probability=answer.probability,
+                label_mean_per_token=answer.label_mean_per_token,
+                tied=answer.tied,
+            )
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class Labelling:
             return spec, _passing(read_queries(self.source, *prompt), check)
         rows = queries_or_skipped(self.source, *prompt)
         if checked is not None:
-            rows = checked.digest.same(rows, self.source.name)
+            rows = checked.same(rows, self.source.name)
         return spec, skipping_bad_rows(rows, check) if self.skip else rows
 
 
@@ -177,21 +185,11 @@ def tell_of_several(scorer: Scorer, tell: Tell) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """The prompt of a row: the text up to the label, and the tokens of each candidate.
+def first_prompt(scorer: Scorer, source: RowSource, options: ModelOptions | None, tell: Tell) -> tuple[str, list[str]]:
+    """The prompt of the first row up to the label, and lines about its tokens and those of each candidate.
 
-    `memory` and `query` are the numbers of tokens of the demonstrations, and of the row up to the candidates.
+    Loads the tokenizer and no weights. Raises InputError for a bad row.
     """
-
-    text: str
-    candidates: dict[str, str]
-    memory: int
-    query: int
-
-
-def first_prompt(scorer: Scorer, source: RowSource, options: ModelOptions | None, tell: Tell) -> Prompt:
-    """The prompt of the first row; loads the tokenizer and no weights. Raises InputError for a bad row."""
     demonstrations, spec = scorer.demonstrations, scorer.find(options, tell)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, scorer.scoring)
     query = next(read_queries(source, demonstrations.template, demonstrations.labels))
@@ -204,7 +202,7 @@ def first_prompt(scorer: Scorer, source: RowSource, options: ModelOptions | None
     (places,) = scorer.scoring.attended(demonstrations, [tokenized]) or [()]
     read = list(chain.from_iterable(texts[place] for place in places or range(len(texts))))
     asked = [*read, *tokenized.prefix]
-    shared = text(asked)
-    wholes = [text([*asked, *answer]) for answer in tokenized.answers]
-    added = dict(zip(query.candidates, (whole.removeprefix(shared) for whole in wholes), strict=True))
-    return Prompt(shared, added, len(read), len(tokenized.prefix))
+    shared, about = text(asked), f"{len(read)} tokens of the memory, {len(tokenized.prefix)} of the row; then one of"
+    added = [text([*asked, *answer]).removeprefix(shared) for answer in tokenized.answers]
+    pairs = zip(query.candidates, added, strict=True)
+    return shared, [about, *(f"  {candidate}: {tokens!r}" for candidate, tokens in pairs)]

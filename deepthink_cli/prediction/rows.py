@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, Self
 
 from deepthink_cli.calibration.bounded import bound, fewest
@@ -21,7 +20,7 @@ from deepthink_cli.multilabel import GiveLabels, label_shares, labels_given
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
-from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 
@@ -70,10 +69,9 @@ class OutputRows:
         if isinstance(row, Skipped):
             return self.skipped(index, row)
         written: dict[str, Any] = {"index": index, **({"iteration": row.iteration} if self.several else {})}
-        fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
         if row.text is not None:
             written |= {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
-            return {**written, **self._input(fields), "gold": row.query.gold}
+            return {**written, **self._input(row.query.fields), "gold": row.query.gold}
         answer = answer_of(row, self.calibrate)
         found = dict(zip(answer.scores, shares(list(answer.scores.values())), strict=True))
         if self.given is not None:
@@ -87,12 +85,21 @@ class OutputRows:
         if self._scored:
             written["scores"] = row.scores
             if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
-                written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
+                written["calibrated"] = {
+                    name: {
+                        "label": each.prediction.label,
+                        "probability": each.prediction.probability,
+                        "scores": each.prediction.scores,
+                        each.counted: each.inputs,
+                        "bias": each.bias,
+                    }
+                    for name, each in calibrated.items()
+                }
         if self.options.threshold is not None:
             written["guess"] = answer.label
             if answer.probability < self.options.threshold:
                 written["label"] = None
-        written |= self._input(fields)
+        written |= self._input(row.query.fields)
         if self.gold:
             written["gold"], template = row.query.gold, self.template
             if self.given is not None and template is not None:
@@ -114,10 +121,7 @@ class OutputRows:
 
     def skipped(self, index: int, row: Skipped) -> dict[str, Any]:
         """The output row of a row without a prediction: the reason, and the fields that could be read."""
-        written = {"index": index, "error": row.error}
-        if row.fields is None:
-            return written
-        return written | self._input({name: jsonable(value) for name, value in row.fields.items()})
+        return {"index": index, "error": row.error, **({} if row.fields is None else self._input(row.fields))}
 
     def _chosen(self, probabilities: Mapping[str, float]) -> dict[str, Any]:
         """The fields of the row for its best labels and its threshold."""
@@ -125,12 +129,14 @@ class OutputRows:
             return {}
         fitted = self.calibrate[:1] == (STORED,) and self.stored is not None and self.stored.held_out is not None
         said: dict[str, Any] = {"confidence": FITTED if fitted else UNCALIBRATED}
-        if self.options.top is not None:
-            said["top"] = best(probabilities, self.options.top)
+        if self.options.top is not None:  # equally likely candidates keep their order
+            ordered = sorted(probabilities, key=lambda label: -probabilities[label])[: self.options.top]
+            said["top"] = [{"label": label, "probability": probabilities[label]} for label in ordered]
         return said
 
-    def _input(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _input(self, fields: Mapping[str, Any] | None) -> dict[str, Any]:
         """The fields of the input that are kept."""
+        fields = {name: jsonable(value) for name, value in (fields or {}).items()}
         if self.options.columns is not None:
             fields = {name: fields[name] for name in self.options.columns if name in fields}
         if not self.table:
@@ -172,7 +178,8 @@ class OutputRows:
         columns: dict[str, Kind] = {"index": "integer"}
         if self.several:
             columns["iteration"] = "integer"
-        columns |= {} if self.given is None else {"labels": "text"}
+        if self.given is not None:
+            columns["labels"] = "text"
         columns |= {"label": "text", "probability": "number"}
         if self.options.top is not None or self.options.threshold is not None:
             columns["confidence"] = "text"
@@ -180,17 +187,19 @@ class OutputRows:
             columns["guess"] = "text"
         for step in self.scoring.steps:
             columns |= step.columns()
+        calibrations = [name for name in self.calibrate if name != NONE] if self._scored else []
         if not self.labels:
-            columns |= {"top": "text"} if self.options.top is not None else {}
-            columns |= {"scores": "text"} if self._scored else {}
-            return columns | ({"calibrated": "text"} if self._scored and self._calibrations else {})
+            wanted = {"top": self.options.top is not None, "scores": self._scored, "calibrated": bool(calibrations)}
+            return columns | {name: "text" for name, has in wanted.items() if has}
         for number in range(1, min(self.options.top or 0, len(self.labels)) + 1):
             columns |= {f"top.{number}.label": "text", f"top.{number}.probability": "number"}
-        if not self._scored:
-            return columns
-        columns |= {f"scores.{label}": "number" for label in self.labels}
-        for name in self._calibrations:
-            place, counted = f"calibrated.{name}", self._counted(name)
+        if self._scored:
+            columns |= {f"scores.{label}": "number" for label in self.labels}
+        for name in calibrations:
+            counted = "rows" if name != STORED and calibration(name).from_rows else "texts"
+            if name == STORED and self.stored is not None:
+                counted = self.stored.counted
+            place = f"calibrated.{name}"
             columns |= {f"{place}.label": "text", f"{place}.probability": "number"}
             columns |= {f"{place}.scores.{label}": "number" for label in self.labels}
             columns[f"{place}.{counted}"] = "integer"
@@ -198,49 +207,11 @@ class OutputRows:
                 columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
         return columns
 
-    def _counted(self, name: str) -> Counted:
-        """The kind of inputs, texts or rows, from which a calibration's bias is estimated."""
-        if name == STORED:
-            return self.stored.counted if self.stored else "texts"
-        return "rows" if calibration(name).from_rows else "texts"
-
-    @property
-    def _calibrations(self) -> list[str]:
-        return [name for name in self.calibrate if name != NONE]
-
 
 def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
     """The prediction that gives the label: corrected by the first calibration, if there is one."""
     first = prediction.calibrated.get("".join(calibrate[:1]))
     return prediction if first is None else first.prediction
-
-
-def by_first(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
-    """The prediction with its own scores, and the label and the probability after the first calibration."""
-    answer = answer_of(prediction, calibrate)
-    return replace(
-        prediction,
-        label=answer.label,
-        probability=answer.probability,
-        label_mean_per_token=answer.label_mean_per_token,
-        tied=answer.tied,
-    )
-
-
-def _correction(correction: Correction) -> dict[str, Any]:
-    return {
-        "label": correction.prediction.label,
-        "probability": correction.prediction.probability,
-        "scores": correction.prediction.scores,
-        correction.counted: correction.inputs,
-        "bias": correction.bias,
-    }
-
-
-def best(probabilities: Mapping[str, float], count: int) -> list[dict[str, Any]]:
-    """The `count` likeliest candidates, each with its probability; equally likely candidates keep their order."""
-    ordered = sorted(probabilities, key=lambda label: -probabilities[label])[:count]
-    return [{"label": label, "probability": probabilities[label]} for label in ordered]
 
 
 def output_rows(
@@ -337,25 +308,15 @@ class RowCounts:
     errors: int = 0
     unlabelled: int = 0
     first: list[str] = field(default_factory=list)
-    _last: int = -1
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Count output rows; the output rows of one input, for several iterations, count as one row."""
         for row in rows:
-            self.rows += row["index"] != self._last
-            self._last, self.lines = row["index"], self.lines + 1
+            self.rows, self.lines = row["index"] + 1, self.lines + 1
             if "error" in row:
                 self.skip(row["error"])
             else:
                 self.unlabelled += "label" in row and row["label"] is None
-
-    @classmethod
-    def of_skipped(cls, rows: int, skipped: Sequence[tuple[int, Skipped]]) -> Self:
-        """The counts of `rows` rows, of which the `skipped` rows have no prediction."""
-        counts = cls(rows)
-        for _, row in sorted(skipped, key=itemgetter(0)):
-            counts.skip(row.error)
-        return counts
 
     def skip(self, error: str) -> None:
         """Count a row that was skipped for an error."""
@@ -397,8 +358,7 @@ class RowWriter:
         rows = []
         for each in part:
             rows.append(self.form.row(self.index, each))
-            if isinstance(each, Skipped) or each.iteration == self.form.iterations[-1]:
-                self.index += 1
+            self.index += isinstance(each, Skipped) or each.iteration == self.form.iterations[-1]
         self.write(rows)
         self.counts.add(rows)
 

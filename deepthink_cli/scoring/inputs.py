@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, Text, queries_or_skipped, read_queries
+from deepthink_cli.data.examples import Query, Skipped, Text, queries_or_skipped, read_queries
 from deepthink_cli.data.field_warnings import text_warnings
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
@@ -58,7 +57,12 @@ class RowsDigest:
         try:
             for row in rows:
                 again.add(row)
-                if not self._begins_with(again):
+                part, rest = divmod(again.count, CHUNK)
+                if again.count >= self.count:
+                    same = again.count == self.count and again.sha256 == self.sha256
+                else:  # as far as the digests of the chunks show
+                    same = rest > 0 or again._parts[part - 1] == self._parts[part - 1]
+                if not same:
                     break
                 yield row
             if again.count == self.count and again.sha256 == self.sha256:
@@ -67,44 +71,21 @@ class RowsDigest:
             raise _changed(name) from error
         raise _changed(name)
 
-    def _begins_with(self, rows: RowsDigest) -> bool:
-        """Whether `rows` are the first of these rows, as far as the digests of the chunks show, or all of them."""
-        if rows.count >= self.count:
-            return rows.count == self.count and rows.sha256 == self.sha256
-        part, rest = divmod(rows.count, CHUNK)
-        return rest > 0 or rows._parts[part - 1] == self._parts[part - 1]
 
+class CheckedRows(RowsDigest):
+    """The result of checking a file's rows, with which later reads are compared.
 
-@dataclass
-class CheckedRows:
-    """The result of checking a file's rows.
-
-    Later reads are compared with the `digest` of the rows. `longest` is the size in bytes of the longest row with its
-    longest candidate. `own_candidates`: a row has candidates of its own. `other_labels`: the place of the first row
-    whose candidates are not the memory's labels. `fields`: the names of the fields, at most `MAX_FIELDS`, each with the
-    kind of its column, or None if all values are null. `bad`: the number of rows that cannot be used; they count as
+    `longest` is the size in bytes of the longest row with its longest candidate. `other_labels`: the place of the first
+    row whose candidates are not the memory's labels. `fields`: the names of the fields, at most `MAX_FIELDS`, each with
+    the kind of its column, or None if all values are null. `bad`: the number of rows that cannot be used; they count as
     rows.
     """
 
-    digest: RowsDigest = field(default_factory=RowsDigest)
-    bad: int = 0
-    longest: int = 0
-    own_candidates: bool = False
-    other_labels: str | None = None
-    fields: dict[str, Kind | None] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return self.digest.count
-
-    def add(self, query: Query, size: int, labels: Sequence[str]) -> None:
-        """Add a row; `size` is the bytes of its text and its longest candidate."""
-        self.longest = max(self.longest, size)
-        self.own_candidates = self.own_candidates or _brings_candidates(labels, query)
-        if self.other_labels is None and set(query.candidates) != set(labels):
-            self.other_labels = query.where
-        self.add_fields(query.fields or {})
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad, self.longest = 0, 0
+        self.other_labels: str | None = None
+        self.fields = dict[str, Kind | None]()
 
     def add_fields(self, fields: Mapping[str, Any]) -> None:
         """Add the names of a row's fields, and the kinds of their values."""
@@ -132,13 +113,15 @@ def check_rows(
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
         for row in queries_or_skipped(source, template, None if free else labels, labelled):
-            checked.digest.add(row)
+            checked.add(row)
+            checked.add_fields(row.fields or {})
             if isinstance(row, Query):
                 texts += [row.text] if len(texts) < JUDGED else []
-                checked.add(row, _bytes(demonstrations, row), labels)
+                checked.longest = max(checked.longest, _bytes(demonstrations, row))
+                if checked.other_labels is None and set(row.candidates) != set(labels):
+                    checked.other_labels = row.where
                 continue
             checked.bad += 1
-            checked.add_fields(row.fields or {})
             if not skip or checked.bad == checked.count:
                 found.add(*row.problems)
     for message in text_warnings(template, texts, "think"):
@@ -167,10 +150,10 @@ def check_tokens(
     most = spec.limits.after(demonstrations).max_tokens()
     # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
     remaining = math.inf if most is None else 0 if scoring.of_states else most - length - tokenize.added - 1
-    if checked is None or (checked.longest <= remaining and not checked.own_candidates):
+    if checked is None or (checked.longest <= remaining and checked.other_labels is None):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
-        if _bytes(demonstrations, query) <= remaining and not _brings_candidates(demonstrations.labels, query):
+        if _bytes(demonstrations, query) <= remaining and set(query.candidates) == set(demonstrations.labels):
             continue
         with problems.collected():
             (tokenized,) = tokenize([query])
@@ -180,10 +163,6 @@ def check_tokens(
 
 def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
     return len((demonstrations.template.query(query.text) + max(query.candidates, key=len, default="")).encode())
-
-
-def _brings_candidates(labels: Sequence[str], query: Query) -> bool:
-    return CANDIDATES in (query.fields or {}) or query.candidates != tuple(labels)
 
 
 def _changed(name: str) -> DeepThinkError:

@@ -52,7 +52,11 @@ def score_each(
         found = None if made is None else scoring.attended(made.demonstrations, plan.queries)
         attended.append([()] * len(plan.queries) if found is None else found)
     if any(map(any, attended)):
-        sums = [engine.score_after(_pasts(*pair), plan) for pair in zip(memories, attended, strict=True)]
+        sums = []
+        for memory, of_memory in zip(memories, attended, strict=True):  # the whole memory for a query without places
+            parts = memory.parts
+            pasts: list[Past] = [tuple(parts[place] for place in places) or (memory,) for places in of_memory]
+            sums.append(engine.score_after(pasts, plan))
     else:
         sums = engine.score(memories, plan)
     check_finite(engine, plan, *sums)
@@ -73,12 +77,6 @@ def observe_each(
     check_finite(engine, plan, [each.sums for each in observed])
     scores = [scoring.compared(Scores.of(each.sums, query)) for each, query in zip(observed, plan.queries, strict=True)]
     return scores, [each.hidden for each in observed]
-
-
-def _pasts(memory: Memory, attended: Sequence[tuple[int, ...]]) -> list[Past]:
-    """The past of each query: the parts of the memory at its places, or the whole memory if it has no places."""
-    parts = memory.parts
-    return [tuple(parts[place] for place in places) or (memory,) for places in attended]
 
 
 def _check_fit(engine: Engine, memory: Memory, plan: ScoringPlan) -> None:

@@ -183,19 +183,13 @@ def _measured(
     def of(memory: Memory, scores: Sequence[Scores]) -> list[Prediction]:
         return [prediction_of(query, memory.iteration, each) for query, each in zip(chunk.queries, scores, strict=True)]
 
-    if layers:
-        for memory in memories:
-            scores, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
-            pairs = zip(of(memory, scores), states, strict=True)
-            yield [replace(each, states=state.numpy()) for each, state in pairs]
-        return
-    heads = [memory.head for memory in memories]  # if not in use, only some members may have one
-    if not any(heads) or chunk.scoring.of_parts:
+    heads = [None if layers else memory.head for memory in memories]  # if not in use, only some members may have one
+    if not layers and (not any(heads) or chunk.scoring.of_parts):
         yield from map(of, memories, score_each(engine, memories, chunk.plan, chunk.scoring))
         return
     for memory, head in zip(memories, heads, strict=True):
-        of_head = () if head is None else head.layers
-        scores, states = observe_each(engine, memory, chunk.plan, of_head, chunk.scoring)
+        observed = layers if head is None else head.layers
+        scores, states = observe_each(engine, memory, chunk.plan, observed, chunk.scoring)
         found: dict[int, dict[str, float]] = {}
         if head is not None:
             places = [n for n, query in enumerate(chunk.queries) if {*query.candidates} == {*head.weights}]
@@ -203,7 +197,9 @@ def _measured(
             logs = [[each[label] for label in head.weights] for each in named]
             if places:
                 found = dict(zip(places, head_scores(head, [states[n] for n in places], logs), strict=True))
-        yield [replace(each, by_head=found.get(n)) for n, each in enumerate(of(memory, scores))]
+        shown = [state.numpy() for state in states] if layers else [None] * len(states)
+        pairs = zip(of(memory, scores), shown, strict=True)
+        yield [replace(each, by_head=found.get(n), states=state) for n, (each, state) in enumerate(pairs)]
 
 
 def _tokenized(

@@ -93,17 +93,11 @@ def probe(
                 good.append((query, next(tokens)))
     probed = min(PROBE, len(good))
     sample = [good[number * len(good) // probed] for number in range(probed)]
-    seconds = _seconds(label, [query for query, _ in sample])
     timed, scored = sum(tokens for _, tokens in sample), count - len(skipped)
     total = sum(tokens for _, tokens in good) if exact else round(timed * scored / max(1, probed))
-    return Probed(count, skipped, total, exact, probed, timed, seconds)
-
-
-def _seconds(label: Label, sample: Sequence[Query]) -> float:
-    """The seconds that a sample takes, after some of its rows: the first pass allocates."""
-    for _ in label(sample[:: max(1, len(sample) // _WARM_UP)]):
+    for _ in label([query for query, _ in sample[:: max(1, probed // _WARM_UP)]]):  # the first pass allocates
         pass
     started = time.perf_counter()
-    for _ in label(sample):
+    for _ in label([query for query, _ in sample]):
         pass
-    return time.perf_counter() - started
+    return Probed(count, skipped, total, exact, probed, timed, time.perf_counter() - started)

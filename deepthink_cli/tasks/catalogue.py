@@ -15,7 +15,6 @@ from deepthink_cli.tasks.files import SUFFIXES, read_tasks
 from deepthink_cli.tasks.format import Task
 
 FOLDER = Path(__file__).parent / "definitions"
-PROTOCOLS = ("paper", "official")
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deepthink_cli.io.text import nearest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import judge_of
-from deepthink_cli.tasks.sources import Source, files_of, split_rows
+from deepthink_cli.tasks.splits import Source, files_of, split_rows
 
 SUFFIXES = (".yaml", ".yml")  # of task files
 TRAIN, TEST, ROWS = "train", "test", "rows"
@@ -48,12 +49,13 @@ def completed(content: dict[Any, Any], path: Path, where: Where) -> dict[Any, An
         TRAIN: {**files[ROWS], "half": 1} if ROWS in files else files[TRAIN],
         TEST: {**files[ROWS], "half": 2} if ROWS in files else files[TEST],
     }
-    return {**_defaults(rest, path), **rest, "fields": _fields(rest), "splits": splits}
-
-
-def _defaults(content: dict[Any, Any], path: Path) -> dict[str, Any]:
-    name, labels, template = content.get("name", path.stem), content.get("labels"), _template(content)
-    return {
+    name, labels, fields = rest.get("name", path.stem), rest.get("labels"), rest.get("fields", {})
+    template: Template | None = None  # for one that validation refuses
+    with suppress(InputError):
+        template = Template(rest["template"]) if isinstance(rest.get("template"), str) else None
+    if template is not None and isinstance(fields, dict):  # by default, a column has the name of its field
+        fields = {**{name: name for name in template.text_fields}, **fields}
+    defaults = {
         "name": name,
         "title": str(name),
         "answer": template.label_field if template else "label",
@@ -65,22 +67,7 @@ def _defaults(content: dict[Any, Any], path: Path) -> dict[str, Any]:
         "source": f"the files that {path.name} names",
         "licence": "not stated",
     }
-
-
-def _fields(content: dict[Any, Any]) -> Any:
-    """The columns of the template's fields; by default, a column has the name of its field."""
-    fields, template = content.get("fields", {}), _template(content)
-    if template is None or not isinstance(fields, dict):
-        return fields
-    return {**{name: name for name in template.text_fields}, **fields}
-
-
-def _template(content: dict[Any, Any]) -> Template | None:
-    """The template; None for a template that validation refuses."""
-    try:
-        return Template(content["template"]) if isinstance(content.get("template"), str) else None
-    except InputError:
-        return None
+    return {**defaults, **rest, "fields": fields, "splits": splits}
 
 
 def _file(value: Any, path: Path, where: str, key: str) -> dict[str, Any]:
@@ -135,28 +122,29 @@ def example_query(task: Task, where: str) -> Query:
 
     Raises InputError, with `where`, for a row that does not fit the task.
     """
-    from_file = not task.example and bool(files_of(task))
-    row = _first_row(task, where) if from_file else Row(task.example, "example")
+    row, name = Row(task.example, "example"), "example"
+    if not task.example and (files := files_of(task)):
+        try:
+            first = next(split_rows(task, task.demonstrations, Source()), None)
+        except InputError as error:
+            raise InputError(f"{where}: {task.name}: {error.messages[0]}") from error
+        if first is None:
+            raise InputError(f"{where}: {task.name}: {files[0]} has no row for demonstrations; give at least two")
+        row, name = first, f"first row {first.where}"
     try:
         return query_of(task, row, any_number=True)
     except DoesNotFit as reason:
-        name = f"first row {row.where}" if from_file else "example"
         raise InputError(f"{where}: {task.name}: its {name} does not fit the task: {reason}") from reason
-
-
-def _first_row(task: Task, where: str) -> Row:
-    try:
-        row = next(split_rows(task, task.demonstrations, Source()), None)
-    except InputError as error:
-        raise InputError(f"{where}: {task.name}: {error.messages[0]}") from error
-    if row is None:
-        raise InputError(f"{where}: {task.name}: {files_of(task)[0]} has no row for demonstrations; give at least two")
-    return row
 
 
 def _read(path: Path) -> list[tuple[Task, Where]]:
     """Every task of a file, with a function that returns file and line of a field."""
-    document = _document(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such task file; deepthink tasks lists what is built in")
+    document = read_document(path)
+    if not isinstance(document.values, dict):
+        example = "see deepthink tasks sst2 --yaml for an example"
+        raise InputError(f"{document.where()}: must be a mapping of a task's fields; {example}")
     content = dict(document.values)
     if _FAMILY not in content:
         return [(_checked(completed(content, path, document.where), document.where, ""), document.where)]
@@ -177,16 +165,6 @@ def _read(path: Path) -> list[tuple[Task, Where]]:
             tasks.append((_checked(merged, where, f"{member}: "), where))
     problems.raise_any()
     return tasks
-
-
-def _document(path: Path) -> Document:
-    if not path.is_file():
-        raise InputError(f"{path}: no such task file; deepthink tasks lists what is built in")
-    document = read_document(path)
-    if not isinstance(document.values, dict):
-        example = "see deepthink tasks sst2 --yaml for an example"
-        raise InputError(f"{document.where()}: must be a mapping of a task's fields; {example}")
-    return document
 
 
 def _member_places(document: Document, member: object) -> Where:
@@ -238,28 +216,24 @@ def _checked(content: dict[Any, Any], where: Where, member: str) -> Task:
     try:
         task = Task.model_validate(content)
     except ValidationError as error:
-        messages = [f"{where(*_place(mistake))}: {member}{_reason(mistake)}" for mistake in error.errors()]
-        raise InputError(*messages) from error
+        raise InputError(*(_mistake(each, where, member) for each in error.errors())) from error
     if task.free is not None and task.free.judge is not None:
         judge_of(task.free, f"{where('free', 'judge')}: {task.name}")
     return task
 
 
-def _place(error: Any) -> tuple[object, ...]:
-    """The path of keys of an error; an error of the whole task names its field at the start of the message."""
-    if error["loc"]:
-        return tuple(error["loc"])
-    field = plain(error["msg"]).split(":")[0]
-    return (field,) if field in Task.model_fields else ()
-
-
-def _reason(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"] if part not in _STEPS)
+def _mistake(error: Any, where: Where, member: str) -> str:
+    """The place and the reason of an error; an error of the whole task names its field at the start of the message."""
+    keys, place = error["loc"], ".".join(str(part) for part in error["loc"] if part not in _STEPS)
+    if not keys and (field := plain(error["msg"]).split(":")[0]) in Task.model_fields:
+        keys = (field,)
     if error["type"] == "string_pattern_mismatch":
-        return f"{place}: {error['input']!r:.60} {_BAD_NAME}"
-    if error["type"] == "value_error":  # of a validator, whose message names the value
-        return f"{place}: {reason(error)}" if place else reason(error)
-    return f"{place}: {refusal(error, Task.model_fields, 'docs/tasks.md')}"
+        why = f"{error['input']!r:.60} {_BAD_NAME}"
+    elif error["type"] == "value_error":  # of a validator, whose message names the value
+        why = reason(error)
+    else:
+        why = refusal(error, Task.model_fields, "docs/tasks.md")
+    return f"{where(*keys)}: {member}{f'{place}: ' if place else ''}{why}"
 
 
 def refusal(error: Any, known: Iterable[str], page: str) -> str:

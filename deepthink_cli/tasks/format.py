@@ -64,6 +64,7 @@ def _column(value: Any) -> Any:
 Word = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Pattern = Annotated[str, AfterValidator(checked_pattern)]
+PROTOCOLS = ("paper", "official")  # of built-in tasks
 EXACT, PROGRAM = "exact", "program"  # the judges of answers without and with a `program`
 
 
@@ -180,7 +181,7 @@ class Split(_Part):
     """One split: its hub configuration and name if they differ from the task's, or a file.
 
     `file` is a file of rows on this machine; `format`, `header` and `quotes` are as in `RowSource`. Of every two rows,
-    `half` 1 has one, and `half` 2 the other (see `tasks.sources`). `url` is a JSON file with its rows under `field`;
+    `half` 1 has one, and `half` 2 the other (see `tasks.splits`). `url` is a JSON file with its rows under `field`;
     with `pattern`, it is a text in which every match is a row, with the pattern's named groups as columns.
     """
 

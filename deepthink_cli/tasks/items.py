@@ -87,7 +87,8 @@ def _own_candidates(
     number = task.candidates.number
     if number is not None and len(choices) != number and not any_number:
         raise DoesNotFit(f"{len(choices)} candidates, not {number}")
-    written = [_write(task.candidates.write, choice, texts) for choice in choices]
+    names = [{**texts, "name": choice.name, "text": choice.text} for choice in choices]
+    written = [task.candidates.write.format_map(each).strip() if each["text"] else "" for each in names]
     gold = written[_answer(task, row, choices)] if labelled else None
     candidates = list(dict.fromkeys(written))
     if len(candidates) < 2 or "" in candidates:
@@ -115,8 +116,11 @@ def _list(fields: Mapping[str, Any], column: str) -> list[Any]:
 
 def _text(piece: Piece, fields: Mapping[str, Any]) -> str:
     value = _value(fields, piece.column)
-    if piece.line is not None:
-        return _lines(piece.line, piece.column, value)
+    if piece.line is not None:  # an item a line
+        if not isinstance(value, list) or len(value) > len(LETTERS):
+            raise DoesNotFit(f"column {piece.column!r} must be a list of at most {len(LETTERS)}")
+        lettered = zip(LETTERS, value, strict=False)
+        return "\n".join(piece.line.format(letter=letter, item=str(item).strip()) for letter, item in lettered)
     if not isinstance(value, str):
         raise DoesNotFit(f"column {piece.column!r} must be a string")
     text = value.strip()
@@ -130,14 +134,6 @@ def _text(piece: Piece, fields: Mapping[str, Any]) -> str:
             raise DoesNotFit(f"column {piece.column!r} must be one of {', '.join(piece.values)}")
         text = piece.values[text]
     return text
-
-
-def _lines(line: str, column: str, items: Any) -> str:
-    """A list column as text, one line an item."""
-    if not isinstance(items, list) or len(items) > len(LETTERS):
-        raise DoesNotFit(f"column {column!r} must be a list of at most {len(LETTERS)}")
-    lettered = zip(LETTERS, items, strict=False)
-    return "\n".join(line.format(letter=letter, item=str(item).strip()) for letter, item in lettered)
 
 
 def _choices(candidates: Candidates, fields: Mapping[str, Any]) -> list[_Choice]:
@@ -154,10 +150,6 @@ def _choices(candidates: Candidates, fields: Mapping[str, Any]) -> list[_Choice]
     else:
         texts = [_value(fields, column) for column in candidates.column]
     return [_Choice("", str(text).strip()) for text in texts]
-
-
-def _write(pattern: str, choice: _Choice, texts: Mapping[str, str]) -> str:
-    return pattern.format_map({**texts, "name": choice.name, "text": choice.text}).strip() if choice.text else ""
 
 
 def _answer(task: Task, row: Row, choices: Sequence[_Choice]) -> int:
@@ -208,7 +200,13 @@ class TaskColumns:
             return row  # its true label is a label word, and no code of one
         task = self.find()
         if task is None:
-            self._check_fields(row)
+            missing = [name for name in self.template.text_fields if name not in row.fields]
+            if missing and self.made_for is not None:  # the columns of an unknown task may hold the field
+                reason = (
+                    f"field {missing[0]!r} is missing; the row has {', '.join(row.fields) or 'none'}; "
+                    f"for the columns of task {self.made_for}, name its file with {option('task')}"
+                )
+                raise InputError(Problem(reason, place=row.where))
             return row
         answer = str(row.fields.get(task.answer.column, "")).strip()
         if answer in self.words:
@@ -218,21 +216,16 @@ class TaskColumns:
                 return Row({**row.fields, self.template.label_field: label_of(task, row)}, row.where)
             if has_columns(task, row):
                 return self._converted(row, task, labelled)
-            if row.fields.keys() >= {*self.template.text_fields, self.template.label_field}:
-                return row  # a demonstration needs no candidates
-            return self._refuse(row, task)
-        except DoesNotFit as reason:
-            raise InputError(f"{row.where}: does not fit task {task.name}: {reason}") from reason
-
-    def _check_fields(self, row: Row) -> None:
-        """Raise InputError if a field is missing that the columns of an unknown task may hold."""
-        missing = [name for name in self.template.text_fields if name not in row.fields]
-        if missing and self.made_for is not None:
-            reason = (
-                f"field {missing[0]!r} is missing; the row has {', '.join(row.fields) or 'none'}; "
-                f"for the columns of task {self.made_for}, name its file with {option('task')}"
-            )
-            raise InputError(Problem(reason, place=row.where))
+        except DoesNotFit as error:
+            raise InputError(f"{row.where}: does not fit task {task.name}: {error}") from error
+        if row.fields.keys() >= {*self.template.text_fields, self.template.label_field}:
+            return row  # a demonstration needs no candidates
+        columns = dict.fromkeys(piece.column for piece in task.fields.values())
+        reason = (
+            f"has neither the template's fields ({', '.join(self.template.text_fields)}) nor the columns "
+            f"of task {task.name} ({', '.join(columns)}); the row has {', '.join(row.fields) or 'none'}"
+        )
+        raise InputError(Problem(reason, place=row.where))
 
     def _converted(self, row: Row, task: Task, labelled: bool) -> Row:
         query = query_of(task, row, any_number=True, labelled=labelled)
@@ -242,14 +235,6 @@ class TaskColumns:
         own = {} if self.labels else {CANDIDATES: list(query.candidates)}
         gold = {} if query.gold is None else {self.template.label_field: query.gold}
         return Row({**fields, **own, **gold}, row.where)
-
-    def _refuse(self, row: Row, task: Task) -> Row:
-        columns = dict.fromkeys(piece.column for piece in task.fields.values())
-        reason = (
-            f"has neither the template's fields ({', '.join(self.template.text_fields)}) nor the columns "
-            f"of task {task.name} ({', '.join(columns)}); the row has {', '.join(row.fields) or 'none'}"
-        )
-        raise InputError(Problem(reason, place=row.where))
 
 
 def demonstrations_for(task: Task, source: str | RowSource) -> DemonstrationSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -24,12 +24,13 @@ from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.judges import check_may_run, tell_of_programs
-from deepthink_cli.tasks.sources import Source, files_of
 from deepthink_cli.tasks.splits import (
     Drawn,
     EvaluationSet,
+    Source,
     draw_demonstrations,
     evaluation_set,
+    files_of,
     sampled,
     training_rows,
 )
@@ -136,20 +137,13 @@ class EvaluatedRows:
 
 
 @dataclass(frozen=True)
-class _FileQueries:
-    """The queries at some places of a file with `checked` rows; every iterator reads the file again."""
+class _Reread:
+    """Queries of a file; every iterator reads the file again."""
 
-    source: RowSource
-    demonstrations: TokenizedDemonstrations
-    places: frozenset[int]
-    checked: CheckedRows
-    labelled: bool
+    read: Callable[[], Iterator[Query | Skipped]]
 
     def __iter__(self) -> Iterator[Query | Skipped]:
-        template, labels = self.demonstrations.template, self.demonstrations.labels
-        queries = queries_or_skipped(self.source, template, labels, self.labelled)
-        same = self.checked.digest.same(queries, self.source.name)
-        return (query for place, query in enumerate(same) if place in self.places)
+        return self.read()
 
 
 def rows_of_file(
@@ -170,8 +164,12 @@ def rows_of_file(
     checked = check_rows(demonstrations, source, labelled, skip)
     assert checked is not None
     places = frozenset(sampled(range(checked.count), limit))
-    queries = _FileQueries(source, demonstrations, places, checked, labelled)
-    return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
+
+    def chosen() -> Iterator[Query | Skipped]:
+        queries = queries_or_skipped(source, demonstrations.template, demonstrations.labels, labelled)
+        return (query for place, query in enumerate(checked.same(queries, source.name)) if place in places)
+
+    return EvaluatedRows(_Reread(chosen), len(places), source.path, demonstrations, checked=checked, source=source)
 
 
 def rows_of_task(
@@ -198,16 +196,6 @@ def rows_of_task(
     return EvaluatedRows(
         rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped, free=task.free
     )
-
-
-def check_read_for(rows: EvaluatedRows, memory: OpenedMemory) -> None:
-    """Raise InputError if rows were read for a memory with another template or other labels."""
-    read_for, demonstrations = rows.demonstrations, memory.provenance.demonstrations
-    if (read_for.template, read_for.labels) != (demonstrations.template, demonstrations.labels):
-        raise InputError(
-            f"{memory.name}: the rows of {rows.split} were read for a memory with the labels "
-            f"{', '.join(read_for.labels)} and the template {read_for.template.pattern!r}; read them for this memory"
-        )
 
 
 def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource | None = None) -> PoolRows:

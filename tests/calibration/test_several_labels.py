@@ -105,6 +105,7 @@ def test_shares_do_not_depend_on_the_other_labels() -> None:
     np.testing.assert_allclose(alone.scores(states[:, None], np.zeros((80, 1))), scores[:, :1])
 
 
+@pytest.mark.plugins
 def test_what_gives_no_head_is_refused_by_name(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     line = refused(capsys, "calibrate", memory, "--calibrate", "head")
     assert "--calibrate head: is fitted on labelled rows; give a file of them" in line
@@ -115,6 +116,7 @@ def test_what_gives_no_head_is_refused_by_name(memory: Path, tmp_path: Path, cap
     assert "store thresholds, or a head with thresholds: deepthink calibrate" in line
 
 
+@pytest.mark.plugins
 def test_a_head_is_of_one_way_to_write_queries(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", tickets(40, 0))
     calibrate(memory, rows, calibrate="head", scoring=Scoring.of(score="mean"))
@@ -123,6 +125,7 @@ def test_a_head_is_of_one_way_to_write_queries(memory: Path, tmp_path: Path, cap
     assert "ROWS --calibrate head" in line
 
 
+@pytest.mark.plugins
 def test_a_damaged_head_is_named(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     calibrate(memory, write_rows(tmp_path / "rows.jsonl", tickets(40, 0)), calibrate="head")
     metadata, tensors, body = parts(memory)

@@ -51,6 +51,7 @@ def test_predict_and_eval_need_nothing(memory: Path, demos: Path, capsys: Captur
     assert json.loads(capsys.readouterr().out)["n"] == 4
 
 
+@pytest.mark.plugins
 def test_inspect_shows_the_chat(memory: Path, capsys: Captured) -> None:
     assert run(["inspect", str(memory)]) == 0
     assert f"as a chat, system message '{SYSTEM}'" in capsys.readouterr().out

@@ -113,6 +113,7 @@ def test_eval_fails_under_a_value_of_any_metric(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.plugins
 def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: Captured) -> None:
     assert run(["inspect", str(memory), "--verify"]) == 0
     out = capsys.readouterr().out
@@ -128,6 +129,7 @@ def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: Captured
     assert rows(capsys.readouterr().out)[0]["shots"] == 4
 
 
+@pytest.mark.plugins
 def test_doctor_can_be_pasted(capsys: Captured) -> None:
     assert run(["doctor", "--json"]) == 0
     (found,) = rows(capsys.readouterr().out)
@@ -148,9 +150,7 @@ def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: P
     assert child.said.read_text() == ""
 
 
-@pytest.mark.parametrize(
-    "words", ["predict MEMORY INPUTS", "inspect MEMORY", "inspect MEMORY --json", "tasks", "--version"]
-)
+@pytest.mark.parametrize("words", ["predict MEMORY INPUTS", "study list", "study list --json", "--version"])
 def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path, tmp_path: Path, forks: Forks) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", INPUTS)
     if not os.path.exists("/dev/full"):
@@ -220,6 +220,7 @@ def test_a_window_is_named_beside_the_context(models: Models, demos: Path, capsy
 REVIEWS = Path(__file__).resolve().parent.parent.parent / "examples" / "reviews"
 
 
+@pytest.mark.plugins
 def test_the_demo_tells_the_whole_story_in_one_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
@@ -237,6 +238,7 @@ def test_the_demo_tells_the_whole_story_in_one_screen(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.plugins
 def test_a_step_that_fails_ends_the_demo(tmp_path: Path, capsys: Captured) -> None:
     assert run(["demo", "-m", str(tmp_path)]) == 2
     out, err = capsys.readouterr()

@@ -23,14 +23,14 @@ def shell(command: str, closed: str, folder: Path) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("closed", [">&-", pytest.param(">&- 2>&-", marks=pytest.mark.soak), "<&- >&- 2>&-"])
 def test_data_that_nobody_can_read_is_an_error(tmp_path: Path, closed: str) -> None:
-    done = shell("tasks --json", closed, tmp_path)
+    done = shell("study list --json", closed, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
 @pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.soak), "<&- 2>&-"])
 def test_data_are_written_although_nobody_can_read_messages(tmp_path: Path, closed: str, capsys: Captured) -> None:
-    assert run(["tasks", "--json"]) == 0
-    done = shell("tasks --json", closed, tmp_path)
+    assert run(["study", "list", "--json"]) == 0
+    done = shell("study list --json", closed, tmp_path)
     assert (done.returncode, done.stdout) == (0, capsys.readouterr().out)
 
 
@@ -41,6 +41,7 @@ def test_a_mistake_has_its_exit_code_although_nobody_can_read_why(tmp_path: Path
     assert done.stderr.startswith("deepthink: nothing: no such file") == ("2" not in closed)
 
 
+@pytest.mark.plugins
 def test_a_file_that_is_written_does_not_take_the_place_of_a_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

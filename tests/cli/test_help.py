@@ -52,10 +52,10 @@ def listed(page: str) -> set[str]:
 
 
 @pytest.mark.plugins
-def test_commands_stand_in_groups_the_demo_first_and_those_of_plugins_last() -> None:
-    panels = [each.rich_help_panel for each in PROGRAM.commands.values()]
-    assert list(dict.fromkeys(panels)) == [*GROUPS, PLUGINS]
-    assert next(iter(PROGRAM.commands)) == "demo"
+def test_commands_stand_in_groups_the_demo_in_the_first_and_other_commands_of_plugins_last() -> None:
+    panels = {name: each.rich_help_panel for name, each in PROGRAM.commands.items()}
+    assert list(GROUPS) == list(dict.fromkeys(panels.values()))[: len(GROUPS)]
+    assert (panels["demo"], panels["tasks"], panels["chat"]) == (next(iter(GROUPS)), "Experiments", PLUGINS)
 
 
 @pytest.mark.plugins
@@ -64,7 +64,10 @@ def test_the_help_of_the_program_fits_a_terminal_and_begins_with_which_command_s
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
-    places = [text.index(words) for words in (*WHICH, "Options:", *(f"{group}:" for group in (*GROUPS, PLUGINS)))]
+    places = [
+        text.index(words)
+        for words in (*WHICH, "Options:", *(f"{group}:" for group in (*GROUPS, "This machine", PLUGINS)))
+    ]
     assert places == sorted(places)
     for name, command in PROGRAM.commands.items():
         assert any(line.split() == [name, *command.help.split("\n")[0].split()] for line in lines), name
@@ -140,6 +143,8 @@ KINDS = {
     "observers",
     "judges",
     "openers",
+    "weights",
+    "rivals",
 }
 
 
@@ -153,16 +158,17 @@ def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
 @pytest.mark.plugins
 def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None:
     names = [line.split()[0] for line in output(capsys, "list", "techniques").splitlines()]
-    assert names == ["deep-thinking", "repeat-R", "flipped", "fresh", "composed", "ensemble-N", "ct-kv"]
+    assert names == ["deep-thinking", "composed", "ct-kv", "ensemble-N", "flipped", "fresh", "repeat-R"]
 
 
 @pytest.mark.plugins
 def test_without_a_kind_every_kind_is_followed_by_its_names_within_the_width_of_a_screen(capsys: Captured) -> None:
     lines = output(capsys, "list").splitlines()
-    assert "steps         truncate, score, reread, nearest" in lines
+    assert "steps         score, nearest, reread, truncate" in lines
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.plugins
 def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:
     assert run(["list", "rules"]) == 2
     assert capsys.readouterr().err.startswith("deepthink: rules: not a kind; use updates, techniques, ")

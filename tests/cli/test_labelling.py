@@ -222,7 +222,7 @@ def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Pa
         (["--resume", "-o", "-"], "--resume: only with -o FILE"),
         (["--flush"], "--flush: {inputs} is a file, whose rows are all there; omit it, or use -"),
         (["--output-format", "csv", "-o", "x.csv"], "--output-format csv: x.csv is a file, whose suffix names it"),
-        (["--truncate", "middle"], "'middle' is not one of 'end', 'start'"),
+        (["--dtype", "half"], "'half' is not one of 'auto', 'float32', 'bfloat16', 'float16'"),
     ],
 )
 def test_a_wrong_option_is_refused(
@@ -238,6 +238,7 @@ def test_a_table_on_stdout_has_no_header_where_a_row_is_refused(memory: Path, tm
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.plugins
 def test_other_outputs_have_formats_too(memory: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["eval", str(memory), str(demos), "-o", str(tmp_path / "s.doc")]) == 2
     assert "s.doc: unknown format '.doc'" in capsys.readouterr().err
@@ -276,6 +277,7 @@ def test_the_progress_is_shown_at_a_terminal_while_a_file_is_written(
 
 
 @pytest.mark.parametrize(("keep", "words"), [("end", "a kind film"), ("start", "dull and slow")])
+@pytest.mark.plugins
 def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
     memory: Path, tmp_path: Path, capsys: Captured, keep: str, words: str
 ) -> None:

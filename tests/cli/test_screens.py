@@ -35,13 +35,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) ->
     return tmp_path
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "words",
     [
-        "inspect mem.safetensors",
+        pytest.param("inspect mem.safetensors", marks=pytest.mark.plugins),
         pytest.param("diff mem.safetensors mem.safetensors rows.jsonl --at 1,9", marks=pytest.mark.plugins),
         pytest.param("diff mem.safetensors", marks=pytest.mark.plugins),
-        "doctor",
+        pytest.param("doctor", marks=pytest.mark.plugins),
         "select demos.jsonl --demos-by random --shots 4 -o chosen.jsonl",
         pytest.param(
             "select demos.jsonl -m pocket --demos-by entropy --shots 4 -o chosen.jsonl", marks=pytest.mark.plugins
@@ -68,6 +69,7 @@ def test_a_run_and_its_report_fit_a_screen(capsys: Captured) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.plugins
 def test_inspect_shows_all_with_details(capsys: Captured) -> None:
     brief = output(capsys, "inspect", "mem.safetensors")
     whole = output(capsys, "inspect", "mem.safetensors", "--details")

@@ -84,6 +84,7 @@ def test_errors_do_not_steer(
     assert err.startswith("deepthink: ")
 
 
+@pytest.mark.plugins
 def test_a_printed_task_of_any_characters_is_still_the_task(tmp_path: Path, capsys: Captured) -> None:
     from deepthink_cli.tasks.catalogue import read_tasks
 

@@ -106,6 +106,7 @@ def ids_of(words: list[str], model: Path, tmp_path: Path) -> list[int]:
     return read_header(memory).metadata.demonstrations.token_ids
 
 
+@pytest.mark.plugins
 def test_a_memory_has_the_ids_of_the_whole_prompt_and_of_parts_only_where_that_is_asked_for(
     model: Path, tmp_path: Path, capsys: Captured
 ) -> None:

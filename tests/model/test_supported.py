@@ -86,6 +86,7 @@ def test_the_page_lists_the_architectures_of_transformers() -> None:
     assert {verdict for *_, verdict in rows} == {"packed", "padded", "refused"}
 
 
+@pytest.mark.plugins
 def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: Captured) -> None:
     tokenizer = build_tokenizer(["a b"])
     config = small_config("dbrx", len(tokenizer), attn_config={"clip_qkv": None})

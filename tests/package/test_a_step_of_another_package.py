@@ -12,8 +12,7 @@ from helpers.guests import TASK, Guest, install
 from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.scoring.scoring import Scoring
-from deepthink_cli.scoring.steps.score import SCORES
+from deepthink_cli.scoring.scoring import SCORES, Scoring
 
 STEP = '''
 from typing import Annotated

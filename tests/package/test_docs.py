@@ -15,8 +15,8 @@ from unittest.mock import patch
 import pytest
 from helpers.imports import ORDER
 
-from deepthink_cli.cli.list import REGISTRIES
 from deepthink_cli.cli.main import COMMANDS
+from deepthink_cli.plugins.catalogue.list_command import REGISTRIES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"

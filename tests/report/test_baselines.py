@@ -73,6 +73,7 @@ def test_a_run_without_t_1_has_no_baseline_and_says_what_to_run() -> None:
     )
 
 
+@pytest.mark.plugins
 def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     rows = [*seeds([[50, 60]] * 2), *seeds([[55, 58]] * 3, technique="repeat-2")]
     jobs = jobs_of(rows)
@@ -80,6 +81,7 @@ def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     assert any("repeat-2, sst2, seed 2" in note for note in Report("run", jobs).page.footnotes)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "other",
     [
@@ -106,12 +108,14 @@ def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
     assert summarize(jobs_of([*curve([50, 60]), *tuned]))[1].plain is None
 
 
+@pytest.mark.plugins
 def test_what_only_further_readings_depend_on_does_not_part_a_row_from_its_baseline() -> None:
     rows = [*curve([50, 60], eta=0.1, positions="restarted"), *curve([55, 58], technique="repeat-2", momentum=0.9)]
     (line,) = (line for line in summarize(jobs_of(rows)) if line.arm.technique)
     assert line.gain.steps == (0.08,)
 
 
+@pytest.mark.plugins
 def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     plain = [place % 2 == 0 for place in range(N)]
     left = list(range(0, 20, 2))  # the plain row has all of these right

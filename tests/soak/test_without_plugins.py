@@ -20,7 +20,6 @@ OF_OTHERS = ("examples", "package", "plugins", "research", "soak")
 def test_the_tests_of_the_core_pass_without_plugins(tmp_path: Path) -> None:
     site = tmp_path / "site"
     shutil.copytree(PACKAGE, site / "deepthink_cli", ignore=shutil.ignore_patterns("plugins", "__pycache__"))
-    shutil.copytree(PACKAGE.parent / "examples", site / "examples")  # which `demo` reads
     about = site / "deepthink_cli-0.1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: deepthink-cli\nVersion: 0.1.0\n")

@@ -16,7 +16,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.files import read_tasks, validated
-from deepthink_cli.tasks.sources import Source, split_rows
+from deepthink_cli.tasks.splits import Source, split_rows
 
 SHORT = 'template: "Review: {body}\\nKind: {kind}"\nlabels: [bad, good]\nrows: data.csv\n'
 
@@ -98,6 +98,7 @@ def test_a_private_task_is_thought_about_and_evaluated(task: Path, models: Model
     assert run(["predict", str(memory), str(task.parent / "data.csv"), "-q"]) == 0
 
 
+@pytest.mark.plugins
 def test_its_rows_are_shown_and_counted(task: Path, capsys: Captured) -> None:
     shown = output(capsys, "tasks", task)
     assert f"rows            {task.parent / 'data.csv'}" in shown

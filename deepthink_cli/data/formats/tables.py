@@ -73,15 +73,12 @@ def _table(source: RowSource, lines: _Lines, expected: str) -> Iterator[Row | In
         way = f"{option('no_quotes')} reads quotation marks as text" if source.quotes else "save the file as text"
         raise InputError(f"{source.name}:{first_line}: not {kind} ({error}); {way}") from error
     if spanned:
-        source.tell(Note(_joined(source.name, count + spanned, count)))
-
-
-def _joined(name: str, lines: int, rows: int) -> str:
-    read = "1 row" if rows == 1 else f"{rows:,} rows"
-    return (
-        f"{name}: {lines:,} lines are {read}, because quotation marks enclose line breaks; if they have no meaning "
-        f"here, give {option('no_quotes')}"
-    )
+        read = "1 row" if count == 1 else f"{count:,} rows"
+        text = (
+            f"{source.name}: {count + spanned:,} lines are {read}, because quotation marks enclose line breaks; if "
+            f"they have no meaning here, give {option('no_quotes')}"
+        )
+        source.tell(Note(text))
 
 
 class _Lines(Iterator[str]):

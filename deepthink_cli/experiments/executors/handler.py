@@ -22,7 +22,7 @@ from deepthink_cli.errors import (
     DeepThinkError,
     InputError,
     Naming,
-    naming_options_everywhere,
+    naming_options,
     out_of_memory,
     parameter,
     ran_out_of_memory,
@@ -93,7 +93,7 @@ class MessageHandler:
         """Do what a message asks; every error becomes the event `Failed` or `Died`."""
         if isinstance(message, Open):
             self.naming = message.naming
-        with naming_options_everywhere(self.naming):
+        with naming_options(self.naming):
             try:
                 if isinstance(message, Open):
                     yield self._opened(message.subject)

@@ -14,7 +14,6 @@ from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.generation import ended
 from deepthink_cli.io.tables import Kind
-from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_continuation
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
@@ -30,7 +29,7 @@ def rows_to_answer(
     if checked is None and not skip:
         return read_queries(source, template, None)
     rows = queries_or_skipped(source, template, None)
-    return rows if checked is None else checked.digest.same(rows, source.name)
+    return rows if checked is None else checked.same(rows, source.name)
 
 
 def check_prompts(
@@ -59,9 +58,8 @@ class GeneratedRows(OutputRows):
         if isinstance(row, Skipped):
             return self.skipped(index, row)
         several = {"iteration": row.iteration} if self.several else {}
-        fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
         answer = {"text": row.text, "tokens": row.tokens, "finish": row.finish}
-        return {"index": index, **several, **answer, **self._input(fields)}
+        return {"index": index, **several, **answer, **self._input(row.query.fields)}
 
     @cached_property
     def _output(self) -> dict[str, Kind]:

@@ -73,7 +73,9 @@ def card_of(header: Header, repo: str, has_adapter: bool, licence: str | None, f
         f"{metadata.iterations} times, and its keys and values of every layer were stored. No weight was changed. "
         f"`{MEMORY}` ({size(header.size)}) fits the model that made it and no other."
     )
-    shown = replace(metadata, model=replace(metadata.model, id=_last(metadata.model.id)))  # without a folder's path
+    model = Path(metadata.model.id)
+    name = model.name if model.is_absolute() else metadata.model.id  # without a folder's path
+    shown = replace(metadata, model=replace(metadata.model, id=name))
     origin = {
         **origin_lines(shown, method_text(metadata.iterations, metadata.rule, metadata.positions)),
         **prompt_lines(metadata.labels, metadata.template, metadata.chat),
@@ -117,10 +119,6 @@ def _usage(header: Header, repo: str, has_adapter: bool) -> str:
 def hub_id(model: ModelIdentity) -> str | None:
     """The id of a hub model; None for a local folder or file and for the built-in model."""
     return model.id if _HUB_ID.fullmatch(model.id) and model.revision is not None else None
-
-
-def _last(path: str) -> str:
-    return Path(path).name if Path(path).is_absolute() else path
 
 
 def _fenced(lines: Sequence[str], language: str = "text") -> str:

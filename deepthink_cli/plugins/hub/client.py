@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +15,9 @@ from deepthink_cli.io.hub import forbidden_by, is_unreachable, quiet_libraries
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoSibling
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[\w.-]{1,96}")
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file of a repository at a commit: its size in bytes and, for a large one, the SHA-256 that the hub records."""
-
-    path: str
-    size: int
-    sha256: str | None
-    commit: str
 
 
 class Repository:
@@ -37,6 +27,7 @@ class Repository:
         if not _REPO.fullmatch(name) or ".." in name:
             raise InputError(f"{name}: not a repository of the hub; name one as OWNER/NAME")
         self.name, self.revision = name, revision
+        self.commit_id: str | None = None  # of the listed files
 
     def __str__(self) -> str:
         return self.name if self.revision is None else f"{self.name} at {self.revision}"
@@ -53,16 +44,12 @@ class Repository:
             if self.revision is not None:
                 self._api.create_branch(self.name, branch=self.revision, exist_ok=True)
 
-    def files(self) -> dict[str, RemoteFile]:
+    def files(self) -> dict[str, RepoSibling]:
         """The files of the newest commit; raises DeepThinkError if there is no such repository or no connection."""
         with self._errors():
             info = self._api.model_info(self.name, revision=self.revision, files_metadata=True)
-            return {
-                each.rfilename: RemoteFile(
-                    each.rfilename, each.size or 0, each.lfs.sha256 if each.lfs else None, str(info.sha)
-                )
-                for each in info.siblings or ()
-            }
+            self.commit_id = info.sha
+            return {each.rfilename: each for each in info.siblings or ()}
 
     def commit(self, files: Mapping[str, Path | bytes], deleted: Collection[str], message: str) -> str:
         """Write and delete files in one commit, and return its address; raises DeepThinkError if that fails."""
@@ -77,22 +64,23 @@ class Repository:
             info = self._api.create_commit(self.name, operations, commit_message=message, revision=self.revision)
         return str(info.commit_url)
 
-    def download(self, file: RemoteFile, folder: Path) -> None:
-        """Download a file into a folder, past the cache, and compare it with what the hub records.
+    def download(self, file: RepoSibling, folder: Path) -> None:
+        """Download one of the `files` into a folder, past the cache, and compare it with what the hub records.
 
         Raises DeepThinkError if that fails, and as soon as the file is larger than it is listed.
         """
+        name, size = file.rfilename, file.size or 0
         with self._errors():
-            bar = _limited(file, self.damaged)
-            self._api.hf_hub_download(self.name, file.path, revision=file.commit, local_dir=folder, tqdm_class=bar)
-        path = folder / file.path
-        if path.is_symlink() or path.stat().st_size != file.size:
-            raise self.damaged(f"{file.path} is not of the {file.size:,} bytes that the hub records")
-        if file.sha256 is not None:
+            bar = _limited(name, size, self.damaged)
+            self._api.hf_hub_download(self.name, name, revision=self.commit_id, local_dir=folder, tqdm_class=bar)
+        path = folder / name
+        if path.is_symlink() or path.stat().st_size != size:
+            raise self.damaged(f"{name} is not of the {size:,} bytes that the hub records")
+        if file.lfs is not None:
             with open(path, "rb") as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
-            if digest != file.sha256:
-                raise self.damaged(f"the SHA-256 of {file.path} is not the one that the hub records")
+            if digest != file.lfs.sha256:
+                raise self.damaged(f"the SHA-256 of {name} is not the one that the hub records")
 
     def damaged(self, reason: str) -> DeepThinkError:
         """The error for files that differ from the hub's record."""
@@ -120,7 +108,7 @@ class Repository:
             raise DeepThinkError(f"{self}: {_reason(error)}") from error
 
 
-def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
+def _limited(name: str, size: int, damaged: Callable[[str], DeepThinkError]) -> Any:
     """A progress bar for the download of a file: the library tells it of every part before the part is written."""
     from huggingface_hub import utils
 
@@ -131,8 +119,8 @@ def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
 
         def update(self, n: float | None = 1) -> Any:
             self.received += int(n or 0)
-            if self.received > file.size:
-                raise damaged(f"{file.path} is larger than the {file.size:,} bytes that the hub records")
+            if self.received > size:
+                raise damaged(f"{name} is larger than the {size:,} bytes that the hub records")
             return super().update(n)
 
         def update_transfer(self, n: float) -> None:

@@ -28,7 +28,6 @@ from deepthink_cli.events import Detail, Tell, Warn, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.served import Batches, ServedMemory, without_place
-from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
 
 KIND = "application/json"
@@ -78,12 +77,10 @@ class Server:
         if not skip and (mistakes := _mistakes(enumerate(rows))):
             return _json(mistakes, 422)
         answers = await self._answers(rows, alone=not single)
-        predicted = [each for answer in answers for each in answer]
-        failed = [(index, each) for index, answer in enumerate(answers) for each in answer if isinstance(each, Skipped)]
-        if not skip and (mistakes := _mistakes(failed)):
+        numbered = [(index, each) for index, answer in enumerate(answers) for each in answer]
+        if not skip and (mistakes := _mistakes(numbered)):
             return _json(mistakes, 422)
-        made: list[Mapping[str, Any]] = []
-        RowWriter(self.labeller.form, made.extend)(predicted)
+        made = [self.labeller.form.row(*each) for each in numbered]
         written = [{**row, **({"error": without_place(row["error"])} if "error" in row else {})} for row in made]
         return _json(written[0] if single and len(written) == 1 else written)
 

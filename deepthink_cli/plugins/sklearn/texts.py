@@ -112,15 +112,11 @@ def _by_field(row: Any, fields: Sequence[str], where: str) -> dict[str, str]:
         raise InputError(f"{where}: the template has the text fields {', '.join(fields)}; give a column for each")
     else:
         values = [row]
-    return {name: _text(value, where, name) for name, value in zip(fields, values, strict=True)}
-
-
-def _text(value: Any, where: str, field: str) -> str:
-    if _is_missing(value):
-        value = None
-    elif not isinstance(value, str):
-        raise InputError(f"{where}: {field!r} is a {type(value).__name__}; give strings, as .astype(str) makes them")
-    return text_value(value, where, field)
+    values = [None if _is_missing(value) else value for value in values]
+    for name, value in zip(fields, values, strict=True):
+        if not isinstance(value, str | None):
+            raise InputError(f"{where}: {name!r} is a {type(value).__name__}; give strings, as .astype(str) makes them")
+    return {name: text_value(value, where, name) for name, value in zip(fields, values, strict=True)}
 
 
 def _is_missing(value: Any) -> bool:

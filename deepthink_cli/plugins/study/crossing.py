@@ -18,9 +18,9 @@ from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.plugins.study.study import OpenedStudy, Study, is_path
-from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
+from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.files import SUFFIXES, read_tasks
-from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.format import PROTOCOLS, Task
 from deepthink_cli.updates import checked_rule
 
 Values = tuple[Any, ...]

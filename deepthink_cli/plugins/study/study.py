@@ -19,6 +19,7 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.records import place
 from deepthink_cli.io.text import nearest
+from deepthink_cli.model.files import kind_of
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.registry import Registry, instance_of
 from deepthink_cli.report.registry import FORMS, FigureOptions
@@ -255,8 +256,8 @@ def _model(value: Any, folder: Path) -> Any:
 
 
 def is_path(model: str) -> bool:
-    """Whether a model is a file or directory, rather than the id of one: it begins with `.`, or ends in .gguf."""
-    return model.startswith(("./", "../", "/", "~")) or model.endswith(".gguf")
+    """Whether a model is a file or directory, not the id of one: it begins with `.`, or ends as a model's file does."""
+    return model.startswith(("./", "../", "/", "~")) or kind_of(model) is not None
 
 
 def _path(value: Any, folder: Path) -> Any:

@@ -58,6 +58,7 @@ ONE_LINE = [
 ]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(("fields", "words"), ONE_LINE, ids=[words for _, words in ONE_LINE])
 def test_a_study_with_the_values_of_a_run_writes_its_rows(
     fields: dict[str, Any], words: str, study: Callable[..., Path], models: Models, tmp_path: Path

@@ -34,7 +34,7 @@ class HarnessOptions(Options):
 
     def tokenizer_of(self, spec: ModelSpec) -> Any:
         """The tokenizer of a model, as the harness's own model loads it: with `add_bos_token` if that is set."""
-        if self.add_bos_token is None or spec.gguf is not None:
+        if self.add_bos_token is None or spec.file is not None:
             return spec.tokenizer
         from transformers import AutoTokenizer
 
@@ -57,7 +57,10 @@ class Arguments:
         of_method = {name: renamed[name] for name in _METHOD if name in renamed}
         known = {*ModelOptions.model_fields, *_METHOD, *HarnessOptions.model_fields}
         for name in [name for name in renamed if name not in known]:
-            problems.add(Problem(f"--model_args {name}: no such argument; {_advice(name)}"))
+            names = sorted({*known, *_ALIASES} - {"model", "gguf"})
+            close = difflib.get_close_matches(name, names, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"use {', '.join(names)}"
+            problems.add(Problem(f"--model_args {name}: no such argument; {advice}"))
         model = problems.tried(_named, ModelOptions, renamed)
         method = problems.tried(_named, MethodOptions, of_method)
         harness = problems.tried(_named, HarnessOptions, renamed)
@@ -91,9 +94,3 @@ def _as_argument(problem: Problem) -> Problem:
     """A problem of an option, written as a problem of an argument: `--model_args eta=7: ...`."""
     shown = {value: key for key, value in _ALIASES.items()}.get(problem.field or "", problem.field)
     return Problem(problem.reason, place=f"--model_args {shown}={problem.value}")
-
-
-def _advice(name: str) -> str:
-    names = sorted({*ModelOptions.model_fields, *_METHOD, *HarnessOptions.model_fields, *_ALIASES} - {"model", "gguf"})
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"use {', '.join(names)}"

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -60,9 +59,13 @@ def carry_splits(task: Task, model: DeepThinkLM) -> None:
 
     def fewshot_context(*arguments: Any, **options: Any) -> Any:
         conversations: list[Turns] = []
-        template = options.get("chat_template")
-        if template is not None:
-            options["chat_template"] = partial(_recorded, template, conversations)
+        if (template := options.get("chat_template")) is not None:
+
+            def recorded(turns: Turns, **more: Any) -> Any:
+                conversations.append(turns)
+                return template(turns, **more)
+
+            options["chat_template"] = recorded
         with _recording(task) as turns:
             context = plain(*arguments, **options)
         several = isinstance(context, list)
@@ -75,11 +78,6 @@ def carry_splits(task: Task, model: DeepThinkLM) -> None:
         return split if several else split[0]
 
     task.fewshot_context = fewshot_context
-
-
-def _recorded(template: Callable[..., str], conversations: list[Turns], turns: Turns, **options: Any) -> str:
-    conversations.append(turns)
-    return template(turns, **options)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Both stages, on files of the package: `deepthink demo`."""

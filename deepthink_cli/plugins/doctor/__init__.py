@@ -1,0 +1,1 @@
+"""The facts about this machine: `deepthink doctor`."""

@@ -1,0 +1,1 @@
+"""The header of a memory, for people: `deepthink inspect`."""

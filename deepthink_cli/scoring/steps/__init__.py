@@ -1,1 +1,0 @@
-"""The steps of this package, a file for each."""
