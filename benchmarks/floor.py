@@ -109,7 +109,7 @@ def products_of(engine: BatchedEngine, memory: Memory, queries: Sequence[Tokeniz
     found = Products(memory, text.num_attention_heads)
     same = {field.name: getattr(engine.model, field.name) for field in fields(engine.model)}
     model = _Counted(**same, products=found, packed=isinstance(engine, PackedEngine))
-    for name in ("token_bytes", "head"):
+    for name in ("one_token", "head"):
         getattr(model, name)  # found by a pass when first asked for
 
     def noted(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:

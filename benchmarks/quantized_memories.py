@@ -22,10 +22,10 @@ from transformers.utils import logging
 from deepthink_cli import Engine, Method, load_memory, load_model, save_memory, score, think
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.artifact.opening import open_memory
+from deepthink_cli.evaluation.metrics import mcnemar
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.plugins.memories.diff import tensor_changes
 from deepthink_cli.plugins.memories.quantize import save_quantized
-from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.splits import Source, draw_demonstrations, evaluation_set
 from deepthink_cli.updates import Gate
@@ -109,7 +109,7 @@ def _cells(folder: Path, form: str, gold: list[int]) -> str:
     assert tensors is not None
     plain, scores = (torch.tensor(_read(_scores_file(each))[: len(gold)]).log_softmax(-1) for each in (first, path))
     old, new, true = plain.argmax(-1), scores.argmax(-1), torch.tensor(gold)
-    p = Discordant(int(((old != true) & (new == true)).sum()), int(((old == true) & (new != true)).sum())).p
+    p = mcnemar(int(((old != true) & (new == true)).sum()), int(((old == true) & (new != true)).sum()))
     size = path.stat().st_size
     return (
         f"{size:,} | {size / first.stat().st_size:.3f} | {tensors.whole.keys:.2%} | {tensors.whole.values:.2%} | "

@@ -24,7 +24,7 @@ from pathlib import Path
 
 PREDICT = [sys.executable, "-m", "deepthink_cli", "predict"]
 EXAMPLES = [("a warm and funny film", "positive"), ("a dull and lifeless mess", "negative")]
-WORKERS = (b"deepthink_cli.experiments.executors.process", b"ray::Actor")  # what their command lines contain
+WORKERS = (b"deepthink_cli.experiments.executors.local", b"ray::Actor")  # what their command lines contain
 
 
 def labels_of(path: Path) -> int:

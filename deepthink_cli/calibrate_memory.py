@@ -19,7 +19,7 @@ from deepthink_cli.calibration.labelled import (
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_storable, check_supported
-from deepthink_cli.calibration.registry import CENTROID, HEAD, NONE, THRESHOLDS, calibration
+from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, calibration
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
@@ -55,11 +55,11 @@ def calibrate(
 
     Args:
         memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
-        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`,
-            `fitted-slope`, `centroid`, `head` and `thresholds`.
+        rows: a file of rows that are like those to be labelled; their labels are only read for corrections
+            that are fitted to them, such as `fitted`, `head` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
-            `centroid` and `head` store a classifier of hidden states, of the demonstrations if no rows are given. Rows
+            `head` stores a classifier of hidden states, of the demonstrations if no rows are given. Rows
             with several labels have `thresholds`, by default, or `head`, whose shares have thresholds, too.
         scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
@@ -82,8 +82,8 @@ def calibrate(
         name = THRESHOLDS
     evaluated = _checked(scorer, name, rows, limit)
     if evaluated is not None and not any(isinstance(row, Query) for row in _unread(evaluated)):
-        of_own = () if scorer.gives_several else (HEAD, CENTROID)
-        instead = ", or omit them: its demonstrations are then used" if name in of_own else ""
+        of_own = not scorer.gives_several and calibration(name).of_states
+        instead = ", or omit them: its demonstrations are then used" if of_own else ""
         raise InputError(
             f"{evaluated.split}: all rows are demonstrations of {scorer.memory.name}; give others{instead}"
         )

@@ -1,27 +1,27 @@
-"""Read demonstrations T times and store the memory: the workflow of `deepthink think`."""
+"""Make memories: the workflow of `deepthink think`, and many together, as many as fit the device."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepthink_cli.advice import few_demonstrations, strong_bias
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
-from deepthink_cli.calibration.extended_labels import check_labels, other_score
-from deepthink_cli.calibration.notes import check_storable
+from deepthink_cli.calibration.notes import check_labels, check_storable, other_score
 from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.method import MethodOptions
@@ -37,6 +37,9 @@ from deepthink_cli.techniques.registry import DEEP_THINKING, TechniqueOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
+    from deepthink_cli.thinking import Thought
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,12 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     if plan.tuning is None:
         memories = _kept(engine, plan, started, tell)
     else:
-        memories = [_trained(engine, plan.demonstrations, plan.tuning, tell)]
+        training, steps = plan.tuning.training(engine, plan.demonstrations), plan.tuning.steps
+        tell(Progress("tuning", 0, steps, {"loss": "", "speed": ""}))
+        for step, loss in enumerate(training, start=1):
+            speed = f"{(time.perf_counter() - started) / step:.2f} s/step"
+            tell(Progress("tuning", step, steps, {"loss": f"loss {loss:.4f}", "speed": speed}))
+        memories = [training.memory]
     seconds = time.perf_counter() - started
     memories = [memory.recorded(**vars(plan.origin), technique=plan.technique) for memory in memories]
     if plan.calibrate is not None:
@@ -190,30 +198,16 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
         memories = [
             memory.recorded(calibrated=correction) for memory in memories if memory.iteration in plan.options.kept
         ]
-    header = save_memory(memories, output)
-    return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
-
-
-def _trained(engine: Engine, demonstrations: TokenizedDemonstrations, tuning: Trained, tell: Tell) -> Memory:
-    """The memory that a technique trains."""
-    training, started = tuning.training(engine, demonstrations), time.perf_counter()
-    tell(Progress("tuning", 0, tuning.steps, {"loss": "", "speed": ""}))
-    for step, loss in enumerate(training, start=1):
-        fields = {"loss": f"loss {loss:.4f}", "speed": f"{(time.perf_counter() - started) / step:.2f} s/step"}
-        tell(Progress("tuning", step, tuning.steps, fields))
-    return training.memory
-
-
-def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:
-    """Advice for the next step, from the demonstrations and the memory's answers to texts without content."""
+    header, last = save_memory(memories, output), memories[-1]
+    # From the demonstrations, and from the memory's answers to texts without content.
     advice = few_demonstrations(plan.demonstrations.label_counts)
     one = plan.demonstrations.template.label_separator is None
     if plan.demonstrations.labels and plan.calibrate is None and one:
         with suppress(DeepThinkError):  # such texts do not fit every template, nor long labels every model
             check_inputs(["contextual"], plan.demonstrations, plan.spec)
-            bias = calibrated_by_texts(engine, [memory], "contextual").bias[str(memory.iteration)].compared
-            advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, output)
-    return advice
+            bias = calibrated_by_texts(engine, [last], "contextual").bias[str(last.iteration)].compared
+            advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, str(output))
+    return ThinkResult(header, seconds, advice)
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:
@@ -231,3 +225,43 @@ def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[M
         changes = f"drift K {drift.mean_keys:.2%} V {drift.mean_values:.2%}" if drift else "first reading"
         tell(Progress("reading", memory.iteration, total, {"drift": changes, "speed": f"{speed:,.0f} tokens/s"}))
     return memories
+
+
+COPIES = 3  # maximum number of float32 copies of a memory: history, present and the state of the update rule
+
+
+def think_in_batches(
+    engine: Engine, thoughts: Sequence[Thought], use: Callable[[Sequence[int], list[Memory]], Iterator[Result]]
+) -> Iterator[Result]:
+    """Make as many memories together as fit the device's free memory, and yield the results of `use` for every reading.
+
+    `use` gets the indices of a batch of thoughts and their memories after a reading. If a batch runs out of memory,
+    each half of it starts again: `use` may see a reading twice.
+    """
+    longest = max(len(demonstrations.token_ids) for demonstrations, _ in thoughts)
+    most = max(1, engine.tokens_held(COPIES) // longest)
+    for start in range(0, len(thoughts), most):
+        yield from _batch(engine, thoughts, range(start, min(start + most, len(thoughts))), use)
+
+
+def _batch(
+    engine: Engine,
+    thoughts: Sequence[Thought],
+    numbers: Sequence[int],
+    use: Callable[[Sequence[int], list[Memory]], Iterator[Result]],
+) -> Iterator[Result]:
+    from deepthink_cli.thinking import think_together
+
+    try:
+        for memories in think_together(engine, [thoughts[number] for number in numbers]):
+            yield from use(numbers, memories)
+            memories.clear()  # frees memory for the next reading
+        return
+    except Exception as error:
+        if len(numbers) == 1 or not ran_out_of_memory(error):
+            raise
+    # Not inside the handler, which keeps the tensors of the failed pass alive.
+    memories = []
+    half = len(numbers) // 2
+    yield from _batch(engine, thoughts, numbers[:half], use)
+    yield from _batch(engine, thoughts, numbers[half:], use)

@@ -61,18 +61,10 @@ def _lacks(name: str) -> Condition:
     return lambda values: is_absent(values.get(name))
 
 
-def _trained(values: Values) -> list[bool]:
-    """Whether each technique trains the memory."""
-    names = split_names(values.get("technique")) or (DEEP_THINKING,)
-    return [isinstance(find(name.partition(":")[0]), Trained) for name in names]
-
-
 def _only_trains(values: Values) -> bool:
-    return all(_trained(values))
-
-
-def _takes_readings(values: Values) -> bool:
-    return _only_trains(values) and str(values.get("iterations", 1)).strip() != "1"
+    """Whether every technique trains the memory."""
+    names = split_names(values.get("technique")) or (DEEP_THINKING,)
+    return all(isinstance(find(name.partition(":")[0]), Trained) for name in names)
 
 
 def _without(parameter: str) -> Condition:
@@ -91,10 +83,6 @@ def _without(parameter: str) -> Condition:
 def _calibrations(values: Values) -> list[Calibration]:
     names = split_names(values.get("calibrate")) or ()
     return [CALIBRATIONS[name] for name in names if name in CALIBRATIONS]
-
-
-def _fits_to_no_rows(values: Values) -> bool:
-    return is_absent(values.get("choose_on")) and any(each.labelled for each in _calibrations(values))
 
 
 def _averages_states(values: Values) -> bool:
@@ -165,7 +153,13 @@ TABLE = (
         "omit this, or draw a pool with {pool_size}",
     ),
     Rule(("think",), ("positions", "keep"), _only_trains, _TRAINED, "omit this"),
-    Rule(("think",), ("iterations",), _takes_readings, _TRAINED, "omit this"),
+    Rule(
+        ("think",),
+        ("iterations",),
+        lambda values: _only_trains(values) and str(values.get("iterations", 1)).strip() != "1",
+        _TRAINED,
+        "omit this",
+    ),
     Rule(_WHOLE, (*_GATE, "update"), _only_trains, _TRAINED, "omit this"),
     Rule(("run", "study"), ("at",), _only_trains, _TRAINED, "omit this"),
     *(
@@ -181,7 +175,7 @@ TABLE = (
     Rule(
         ("run", "study"),
         ("calibrate",),
-        _fits_to_no_rows,
+        lambda values: is_absent(values.get("choose_on")) and any(each.labelled for each in _calibrations(values)),
         f"{_listed(_LABELLED)} only with {{choose_on}} dev:N, the labelled rows that they are fitted to",
         "add it, or omit them",
     ),

@@ -89,7 +89,10 @@ class Memory:
         places = [Place(self.iteration + 1, layer, layers, part) for part in PARTS for layer in range(layers)]
         results = [rule(*tensors) for tensors in zip(olds, news, states, places, strict=False)]
         moved = [_checked(rule, old, next_value) for old, (next_value, _) in zip(olds, results, strict=True)]
-        drift = _changes(olds, moved)
+        norms = [torch.linalg.vector_norm(new - old) for old, new in zip(olds, moved, strict=True)]
+        numbers = _numbers([*norms, *(torch.linalg.vector_norm(old) for old in olds)])
+        pairs = zip(numbers[: len(olds)], numbers[len(olds) :], strict=True)
+        drift = tuple(change / size if change else 0.0 for change, size in pairs)  # |new - old| / |old|
         following = replace(
             self._with(moved[:layers], moved[layers:]),
             iteration=self.iteration + 1,
@@ -166,15 +169,6 @@ def _checked(rule: UpdateRule, old: Tensor, moved: Tensor) -> Tensor:
             f"it returned {moved.dtype} {tuple(moved.shape)}"
         )
     return moved.clone() if moved is old else moved
-
-
-def _changes(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, ...]:
-    """Relative change of each tensor: |after - before| / |before|."""
-    norms = [torch.linalg.vector_norm(new - old) for old, new in zip(before, after, strict=True)]
-    norms += [torch.linalg.vector_norm(old) for old in before]
-    numbers = _numbers(norms)
-    pairs = zip(numbers[: len(before)], numbers[len(before) :], strict=True)
-    return tuple(moved / size if moved else 0.0 for moved, size in pairs)
 
 
 def _numbers(scalars: Sequence[Tensor]) -> list[float]:

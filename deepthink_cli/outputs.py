@@ -32,7 +32,9 @@ def check_apart(
     target = check_output(path, field)
     for source in read if target.exists() else ():
         if os.path.isdir(source):
-            if _lies_in(target, source) and not _is_memory(target):
+            is_below = _number(source) in map(_number, target.parents)
+            is_linked = _number(target) in map(_number, Path(source).iterdir())
+            if (is_below or is_linked) and not _is_memory(target):
                 raise InputError.of(field, path, f"a file of {source}, which this command reads; name a new file")
         elif _number(source) == _number(target):
             reason = f"the same file as {RowSource(str(source)).name}, which this command reads; name another file"
@@ -79,12 +81,6 @@ def _refuse_runs(around: Iterable[Path], runs: Collection[Path], named: Problem,
     for folder in around:
         if _is_run(folder) or _number(folder) in known:
             raise InputError(named.because(f"{folder} holds a run, and only deepthink run writes there; name {way}"))
-
-
-def _lies_in(target: Path, folder: str | Path) -> bool:
-    """Whether an existing file is inside a folder, or a link in the folder points to it."""
-    below = _number(folder) in map(_number, target.parents)
-    return below or _number(target) in map(_number, Path(folder).iterdir())
 
 
 def _number(path: str | Path) -> tuple[int, int] | None:

@@ -157,10 +157,13 @@ def parse_rule(text: str, gate: Gate) -> UpdateRule:
 
 def rule_text(rule: UpdateRule) -> str | None:
     """The canonical text of a rule, with all parameters except the gate's; None for the paper's gate."""
-    parameters = {name: value for name, value in values_of(rule).items() if name not in gate_values(rule)}
     if type(rule) is Gate:
         return None
-    written = ",".join(f"{name}={_number(value)}" for name, value in parameters.items())
+    parameters = {name: value for name, value in values_of(rule).items() if name not in gate_values(rule)}
+    written = ",".join(
+        f"{name}={int(value) if isinstance(value, float) and value.is_integer() else value}"
+        for name, value in parameters.items()
+    )
     return f"{name_of(rule)}:{written}" if written else name_of(rule)
 
 
@@ -176,10 +179,6 @@ def checked_rule(text: str) -> str:
         return rule_text(parse_rule(text, Gate())) or GATE
     except InputError as error:
         raise ValueError(error.messages[0]) from error
-
-
-def _number(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 RuleText = Annotated[str, AfterValidator(checked_rule)]  # as in `gate`, or `NAME:PARAMETER=VALUE`

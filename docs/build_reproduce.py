@@ -12,15 +12,15 @@ from pathlib import Path
 
 from pages import ROOT, write_or_check
 
-from deepthink_cli.experiments.crossing import cross_study, run_tasks, shown
-from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
+from deepthink_cli.experiments.experiment import Experiment, run_tasks
 from deepthink_cli.io.documents import read_document
+from deepthink_cli.make_memory import COPIES
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.plugins.study.crossing import cross_study, shown
+from deepthink_cli.plugins.study.study import OpenedStudy, open_study, packaged
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import protocol_name
-from deepthink_cli.techniques.together import COPIES
 
 PAGE = ROOT / "docs" / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
 from deepthink_cli.calibration.labelled import observed, states_of
-from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
+from deepthink_cli.calibration.registry import CALIBRATIONS, HEAD
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Reading
@@ -33,6 +33,7 @@ from deepthink_cli.io.atomic import append, replacing
 from deepthink_cli.method import Method
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.plugins.rivals.classifiers import standardised
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import predicted
@@ -42,7 +43,6 @@ from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.thinking import think
-from deepthink_cli.tuning.rivals import standardised
 from deepthink_cli.updates import Gate
 from research.cases import Case, cases, rows_of
 from research.evidence.runs import DEV_ROWS, SEEDS, TASKS
@@ -65,7 +65,7 @@ MEMORIES: dict[str, tuple[int, str]] = {
     ZERO_SHOT: (1, "continued"),
 }
 ETA = 0.01
-RAW, BATCH, SLOPE = "none", "batch", "fitted-slope"
+RAW, BATCH, SLOPE, CENTROID = "none", "batch", "fitted-slope", "centroid"
 REGRESSION, SETFIT = "logistic regression", "SetFit"  # of a sentence encoder, frozen and fine-tuned
 FINE_TUNED = (12, 24)  # labelled rows; more take most of an hour each
 BINS = 10

@@ -22,7 +22,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deepthink_cli.experiments.results import whole_lines
 from deepthink_cli.io.atomic import replacing
 
 from .encoding import TEXT, WHERE, alike, decoded, encoded
@@ -122,7 +121,8 @@ def _read_folder(folder: Path) -> dict[str, pa.Table]:
 
 
 def _read_lines(path: Path) -> pa.Table:
-    return pa.table({LINE: pa.array([line[:-1].decode() for _, line in whole_lines(path)], pa.string())})
+    with open(path, "rb") as lines:
+        return pa.table({LINE: pa.array([line[:-1].decode() for line in lines if line.endswith(b"\n")], pa.string())})
 
 
 def _read(path: Path) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from deepthink_cli.plugins.plots.figures import save
+from deepthink_cli.plugins.study.figures import save
 from deepthink_cli.report.figures import COLOURS, COLUMN, GREY
 
 DPI = 200

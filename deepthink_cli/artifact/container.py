@@ -117,15 +117,34 @@ def read_container(path: str | Path) -> Container:
     if not os.path.isfile(source):
         raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
     try:
-        raw, text, size = _raw_header(source)
+        with open(source, "rb") as file:
+            size, prefix = os.fstat(file.fileno()).st_size, file.read(8)
+            length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
+            if not 2 <= length <= min(MAX_HEADER, size - 8):
+                raise _foreign(source, "not a safetensors file")
+            text = file.read(length)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        raw = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(source, "not a safetensors file") from error
+    if not isinstance(raw, dict):
+        raise _foreign(source, "not a safetensors file")
     metadata = raw.pop("__metadata__", None)
     keys = list(metadata) if isinstance(metadata, dict) else []
     known = keys == [KEY] or (len(keys) == 1 and keys[0] in OPENERS)
     if not known or not isinstance(metadata[keys[0]], str):
         raise _foreign(path, "a safetensors file without deepthink metadata")
-    return Container(str(path), text, keys[0], metadata[keys[0]], _entries(raw, path), size)
+    entries = {}
+    for name, entry in raw.items():
+        try:
+            begin, end = map(int, entry["data_offsets"])
+            shape = tuple(int(extent) for extent in entry["shape"])
+            entries[name] = TensorEntry(str(entry["dtype"]), shape, begin, end)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{path}: damaged: tensor {name!r} is not described as safetensors does") from error
+    return Container(str(path), text, keys[0], metadata[keys[0]], entries, size)
 
 
 def opener_of(path: str | Path) -> Opener | None:
@@ -151,24 +170,6 @@ def digest(
     return total.hexdigest()
 
 
-def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
-    """The header as parsed JSON, its raw bytes, and the file's size."""
-    with open(source, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        prefix = file.read(8)
-        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
-        if not 2 <= length <= min(MAX_HEADER, size - 8):
-            raise _foreign(source, "not a safetensors file")
-        text = file.read(length)
-    try:
-        raw = json.loads(text, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise _foreign(source, "not a safetensors file") from error
-    if not isinstance(raw, dict):
-        raise _foreign(source, "not a safetensors file")
-    return raw, text, size
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) != len(pairs):
         raise ValueError("a key is duplicated")
@@ -177,15 +178,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _foreign(path: object, reason: str) -> InputError:
     return InputError(f"{path}: not a deepthink memory ({reason}); name a file written by deepthink think")
-
-
-def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
-    entries = {}
-    for name, entry in raw.items():
-        try:
-            begin, end = map(int, entry["data_offsets"])
-            shape = tuple(int(size) for size in entry["shape"])
-            entries[name] = TensorEntry(str(entry["dtype"]), shape, begin, end)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{path}: damaged: tensor {name!r} is not described as safetensors does") from error
-    return entries

@@ -202,7 +202,8 @@ def _check_tensor(header: Header, name: str) -> None:
     length = len(header.metadata.demonstrations.token_ids)
     assert match is not None
     if match[4] is None:
-        dtype, rows = ("F32", length) if quantized is None else ("U8", packed_length(length, quantized.bits))
+        # Rows of codes for L tokens: two tokens share a byte at 4 bits.
+        dtype, rows = ("F32", length) if quantized is None else ("U8", math.ceil(length * quantized.bits / 8))
         fits = len(entry.shape) == 3 and entry.shape[1] == rows and min(entry.shape) >= 1
         shown = f"(heads, {rows}, size)"
     else:
@@ -213,8 +214,3 @@ def _check_tensor(header: Header, name: str) -> None:
         fits, shown = entry.shape == shape, str(list(shape))
     if entry.dtype != dtype or not fits:
         raise InputError(f"{header.path}: damaged: {name} is {entry.dtype} {list(entry.shape)}, not {dtype} {shown}")
-
-
-def packed_length(length: int, bits: int) -> int:
-    """Rows of codes for L tokens: two tokens share a byte at 4 bits."""
-    return math.ceil(length * bits / 8)

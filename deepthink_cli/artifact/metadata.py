@@ -219,8 +219,10 @@ def _check_consistent(metadata: Metadata) -> None:
     sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
     if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
         raise ValueError("drift and dtypes do not describe one memory")
-    _check_calibrated(metadata)
-    _check_thresholds(metadata)
+    if metadata.calibrated is not None:
+        _check_calibrated(metadata, metadata.calibrated)
+    if metadata.thresholds is not None:
+        _check_thresholds(metadata, metadata.thresholds)
     stored_as = "float32" if metadata.quantized is None else metadata.quantized.dtype
     for name, dtype in (("memory", stored_as), ("model", metadata.model.dtype)):
         if metadata.dtypes[name] != dtype:
@@ -247,10 +249,8 @@ def _check_demonstrations(metadata: Metadata) -> None:
         raise ValueError("demonstrations.sha256: not the digest of the demonstrations")
 
 
-def _check_calibrated(metadata: Metadata) -> None:
+def _check_calibrated(metadata: Metadata, calibrated: Calibrated) -> None:
     """Raise ValueError unless a correction has a bias or head of every label, at T = 1 and every kept iteration."""
-    if (calibrated := metadata.calibrated) is None:
-        return
     if not metadata.labels or set(calibrated.at_iterations) != {str(t) for t in (1, *metadata.kept)}:
         raise ValueError("calibrated.bias: not one for the labels at T = 1 and at each kept iteration")
     _check_heads("calibrated.head", calibrated.head or {}, metadata)
@@ -280,10 +280,8 @@ def _numbers(field: str, head: Head, labels: Sequence[str]) -> int:
     return width * len(head.layers)
 
 
-def _check_thresholds(metadata: Metadata) -> None:
+def _check_thresholds(metadata: Metadata, thresholds: Thresholds) -> None:
     """Raise ValueError unless every label has thresholds at T = 1 and every kept iteration, for rows with several."""
-    if (thresholds := metadata.thresholds) is None:
-        return
     if metadata.template.label_separator is None or set(thresholds.at) != {str(t) for t in (1, *metadata.kept)}:
         raise ValueError("thresholds.at: not one for the labels at T = 1 and at each kept iteration")
     if any(set(each) != set(metadata.labels) for each in thresholds.at.values()):

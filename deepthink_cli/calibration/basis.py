@@ -67,14 +67,21 @@ def check_inputs(
 
 
 def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:
-    """The texts of a calibration's inputs; every text field of the template has a text."""
+    """The texts of a calibration's inputs; every text field of the template has a text.
+
+    Random texts have words of the demonstrations, drawn uniformly, with replacement, and their mean number of words.
+    """
     fields = demonstrations.template.text_fields
     if basis == "premise":
         return [_filled(fields, [""] * len(fields))]
     if basis == "content-free":
         return [_filled(fields, [text] * len(fields)) for text in CONTENT_FREE]
     draw, rows = random.Random(SEED), [demonstrations.template.values(each.text) for each in demonstrations.examples]
-    drawn = [_random_texts([row[name] for row in rows], draw) for name in fields]
+    drawn = []
+    for name in fields:
+        words = [word for row in rows for word in row[name].split()]
+        length = max(1, round(len(words) / len(rows)))
+        drawn.append([" ".join(draw.choices(words, k=length)) for _ in range(TEXTS)])
     return [_filled(fields, texts) for texts in zip(*drawn, strict=True)]
 
 
@@ -123,10 +130,3 @@ def _premise(demonstrations: TokenizedDemonstrations) -> str:
 
 def _filled(fields: Sequence[str], texts: Sequence[str]) -> Text:
     return texts[0] if len(fields) == 1 else dict(zip(fields, texts, strict=True))
-
-
-def _random_texts(texts: Sequence[str], draw: random.Random) -> list[str]:
-    """Texts of words drawn uniformly, with replacement, from `texts`, with their mean number of words."""
-    words = [word for text in texts for word in text.split()]
-    length = max(1, round(len(words) / len(texts)))
-    return [" ".join(draw.choices(words, k=length)) for _ in range(TEXTS)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -189,16 +191,16 @@ class _FromRows:
     """Corrections by the bias of all rows so far, for each iteration."""
 
     def __init__(self, name: str, labels: Candidates) -> None:
-        self.name, self.method, self.labels = name, calibration(name, labelled=False), labels
-        self.rows: dict[int, _Rows] = {}
+        self.name, self.labels = name, labels
+        self.rows = defaultdict[int, _Rows](partial(_Rows, calibration(name, labelled=False), labels))
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
         check_candidates(self.name, predictions, self.labels)
-        return _by_group(predictions, lambda each: each.iteration, self._group)
-
-    def _group(self, iteration: int, predictions: Sequence[Prediction]) -> list[Correction]:
-        rows = self.rows.setdefault(iteration, _Rows(self.method, self.labels))
-        return corrected(predictions, rows.add(log_probabilities(predictions, self.labels)))
+        return _by_group(
+            predictions,
+            lambda each: each.iteration,
+            lambda t, group: corrected(group, self.rows[t].add(log_probabilities(group, self.labels))),
+        )
 
 
 class _Rows:

@@ -1,4 +1,4 @@
-"""Classifiers of hidden states: linear discriminants of several layers joined with the label scores, and nearest means.
+"""Classifiers of hidden states: linear discriminants of several layers joined with the label scores.
 
 With the mean state m_y of the n_y rows of label y, and the covariance S (W, W) of all n rows around these means, the
 discriminant of a layer is
@@ -18,21 +18,17 @@ with the a, c > 0 and b that make the true labels of held-out rows the likeliest
 not seen. s is the value of `SHRINKAGES`, the same for all layers, for which that minimum is least.
 
 W exceeds n, so everything is computed from the inner products (n, n) of the rows' states.
-
-With s = 1, the last layer alone and without log n_y / n, the label is that of the nearest mean: hidden calibration
-(Cho et al. 2025, arXiv 2406.16535).
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.same_input import FOLDS, SEED, split
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.scoring.heads import LinearHead
 from deepthink_cli.scoring.softmax import log_softmax
 
@@ -48,7 +44,6 @@ SHRINKAGES = (0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 MOST = 1_000  # rows: the time grows with the third power, and is seconds here
 FLOOR = -1e3  # log p of a label without rows, in nats
 FLAT = 1e-3  # the largest slope at which the weights are found
-_WIDE = math.log(1e4)  # the slope of squared distances is sought within this factor of its start
 
 
 def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Sequence[int]) -> LinearHead:
@@ -61,7 +56,13 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
     import numpy as np
 
     if len(gold) > MOST:
-        kept = _sample(gold)
+        # In order: two of each label, and others at random.
+        order, of_label = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
+        ranked: list[tuple[bool, int, int]] = []
+        for row in order:
+            of_label[gold[row]] += 1
+            ranked.append((of_label[gold[row]] > 2, len(ranked), row))
+        kept = sorted(row for _, _, row in sorted(ranked)[:MOST])
         gold, groups = [gold[row] for row in kept], [groups[row] for row in kept]
         states, logs = states[kept], logs[kept]
     states_LNW, places = np.asarray(states, dtype=np.float64).swapaxes(0, 1), np.asarray(gold)
@@ -84,16 +85,6 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
     bias = each * np.sum(offsets_LC, axis=0) - bias_C
     bias[np.bincount(places, minlength=len(bias)) == 0] = -np.inf
     return LinearHead(each * np.stack(weights_LCW, axis=1), bias, by_scores)
-
-
-def _sample(gold: Sequence[int]) -> list[int]:
-    """`MOST` of the rows, in order: two of each label, and others at random."""
-    order, seen = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
-    ranked: list[tuple[bool, int, int]] = []
-    for row in order:
-        seen[gold[row]] += 1
-        ranked.append((seen[gold[row]] > 2, len(ranked), row))
-    return sorted(row for _, _, row in sorted(ranked)[:MOST])
 
 
 def _discriminant(gram_NN: Floats, places: Ints, labels: int, shrinkage: float, width: int) -> tuple[Floats, Floats]:
@@ -161,46 +152,3 @@ def _stacked(by_layers_NC: Floats, logs_NC: Floats, places: Ints) -> tuple[float
         raise DeepThinkError(f"no weights fit the labels of the {len(places)} rows: {found.nit} steps found none")
     a, c = np.exp(found.x[:2])
     return float(found.fun), float(a), float(c), found.x[2:]
-
-
-def nearest_mean(states: Floats, logs: Floats, gold: Sequence[int], groups: Sequence[int]) -> LinearHead:
-    """The head whose scores are -a |h - c_y|^2, up to a constant of the row, by the mean states c (C, W).
-
-    `states` (n, L, W) are hidden states of rows, whose last layer is used, `logs` (n, C) their labels' scores, which
-    are not, `gold` (n,) the places of their true labels, and `groups` (n,) the numbers of their inputs.
-
-    The slope a is the minimum of -sum_i log softmax(-a |h_i - c|^2)[gold_i] + log(2 a s^2)^2 / 2. The means c leave out
-    the rows of row i's own input; s^2 is the mean squared distance of a row from the mean of its own label. Rows
-    without others of their label are left out. Raises InputError if all rows of each label have the same state.
-    """
-    import numpy as np
-    from scipy.optimize import minimize_scalar
-
-    states_NW, places, inputs = np.asarray(states, dtype=np.float64)[:, -1], np.asarray(gold), np.asarray(groups)
-    counts, rows = np.bincount(places, minlength=np.shape(logs)[1]), np.arange(len(places))
-    sums = np.stack([states_NW[places == label].sum(axis=0) for label in range(len(counts))])
-    means = sums / np.maximum(counts, 1)[:, None]
-    squared_NC = np.stack([((states_NW - mean) ** 2).sum(axis=1) for mean in means], axis=1)
-    squared_NC[:, counts == 0] = np.inf
-    for number in np.unique(inputs):
-        same = np.flatnonzero(inputs == number)
-        for label in np.unique(places[same]):
-            own = same[places[same] == label]
-            others = counts[label] - len(own)
-            mean = (sums[label] - states_NW[own].sum(axis=0)) / max(others, 1)
-            squared_NC[same, label] = ((states_NW[same] - mean) ** 2).sum(axis=1) if others else np.inf
-    rows = rows[np.isfinite(squared_NC[rows, places])]
-    squared_NC, places = squared_NC[rows], places[rows]
-    rows = np.arange(len(rows))
-    variance = squared_NC[rows, places].mean() if len(rows) else 1.0
-    if not variance:
-        raise InputError("the rows of each label are all the same to the model; give rows that differ")
-
-    def loss(log_a: float) -> float:
-        scores = -np.exp(log_a) / (2 * variance) * squared_NC
-        return float(log_a**2 / 2 - log_softmax(scores)[rows, places].sum())
-
-    slope = math.exp(minimize_scalar(loss, bounds=(-_WIDE, _WIDE), method="bounded").x) / (2 * variance)
-    weights = np.zeros((len(counts), np.shape(states)[1], states_NW.shape[1]))
-    weights[:, -1] = 2 * slope * means
-    return LinearHead(weights, np.where(counts > 0, -slope * (means**2).sum(axis=1), -np.inf))

@@ -1,4 +1,4 @@
-"""Estimates of log b from normalised log-probabilities: a mean, a premise alone, matched and fitted labels."""
+"""Estimates of log b from normalised log-probabilities: a mean, and fitted labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from deepthink_cli.errors import DeepThinkError
 if TYPE_CHECKING:
     from deepthink_cli.scoring.softmax import Floats
 
-EVEN = 1e-6  # how near to 1/C the mean shares are after log_matched
 FLAT = 1e-3  # the largest slope at which log_fitted ends
 
 
@@ -21,41 +20,10 @@ def log_mean(logs: Floats) -> Floats:
 
     Contextual calibration (Zhao et al. 2021, section 5: W = diag(p_cf)^-1, b = 0) with content-free inputs x_i,
     domain-context calibration (Fei et al. 2023, equation 4) with random words of the domain, and batch calibration
-    (Zhou et al. 2023, equations 3 and 4) with the inputs themselves.
+    (Zhou et al. 2023, equations 3 and 4) with the inputs themselves. Of a single input, the domain premise, it is the
+    domain-conditional PMI (Holtzman et al. 2021, section 3).
     """
     return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), dtype=np.float64)
-
-
-def log_premise(logs: Floats) -> Floats:
-    """log b(y) = log p(y | domain premise), the only row of `logs` (Holtzman et al. 2021, section 3)."""
-    (premise,) = logs
-    return np.asarray(premise, dtype=np.float64)
-
-
-def log_matched(logs: Floats) -> Floats:
-    """log b(y), of mean 0, for which the mean of softmax(log p(y | x) - log b(y)) over the inputs is uniform.
-
-    This is the fixed point of repeated batch calibration: the mean probability of every label is 1/C, whatever constant
-    is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior in the same way. It is the
-    minimum of the convex
-
-        1/m sum_i log sum_y exp(log p(y | x_i) - log b(y)) + 1/C sum_y log b(y).
-
-    Raises DeepThinkError if no bias is found.
-    """
-    from scipy.optimize import minimize
-
-    def loss(bias: Floats) -> tuple[float, Floats]:
-        shifted = logs - bias
-        norms = np.logaddexp.reduce(shifted, axis=1, keepdims=True)
-        return float(norms.mean() + bias.mean()), 1 / len(bias) - np.exp(shifted - norms).mean(axis=0)
-
-    found = minimize(loss, logs.mean(axis=0), method="BFGS", jac=True, options={"gtol": 1e-10})
-    if not np.abs(found.jac).max() < EVEN:
-        raise DeepThinkError(
-            f"no bias makes the labels equally likely over the {len(logs)} inputs: {found.nit} steps found none"
-        )
-    return np.asarray(found.x - found.x.mean(), dtype=np.float64)
 
 
 def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats:

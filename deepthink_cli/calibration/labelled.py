@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.bounded import cross_validated, held_out
 from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
@@ -175,7 +175,9 @@ def calibrated_by_rows(
     if fitted_to:
         last = fitted_to[-1]
         judged = held_out(method, last.logs[:, 0], last.gold, last.groups, last.states)
-    count, digest = len(queries), _digest(queries, method.labelled)
+    texts: list[Any] = [query.text if isinstance(query.text, str) else dict(query.text) for query in queries]
+    pairs = [[text, query.gold] for text, query in zip(texts, queries, strict=True)]
+    count, digest = len(queries), json_sha256(pairs if method.labelled else texts)
     if method.of_states:
         layers = observed_layers(len(memories[0].keys))
         heads = {str(each.rows[0].iteration): each.head(method).stored(layers, labels) for each in fitted_to}
@@ -186,9 +188,3 @@ def calibrated_by_rows(
         str(each[0].iteration): estimated(method, labels, log_probabilities(each, labels), gold).stored for each in rows
     }
     return Calibrated(method.name, scoring.correctable, biases, count, digest, source, held_out=judged)
-
-
-def _digest(rows: Sequence[Query], labelled: bool) -> str:
-    """Digest of the rows' texts, or of pairs of a text and its label."""
-    texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
-    return json_sha256([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)

@@ -1,22 +1,28 @@
-"""Messages about calibrations: what memories and rows do not support, the estimated bias, and where one would help."""
+"""Messages about scores and calibrations: what is not supported, biases, and labels that are given always or never."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import check_calibrations
 from deepthink_cli.calibration.calibrator import own_candidates
 from deepthink_cli.calibration.registry import NONE, STORED, calibration, from_rows
-from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.examples import Query, Skipped, Text
+from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.scoring import PLAIN, Scoring, as_options, check_stored
+from deepthink_cli.scoring.scoring import PLAIN, SCORES, Scoring, as_options, check_stored
 from deepthink_cli.scoring.softmax import shares
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
@@ -35,14 +41,8 @@ def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], scoring: 
     names = tuple(calibrate)
     if not names and any(memory.provenance.calibrated for memory in memories):
         names = (STORED,)
-    if STORED in names:
-        _check_stored(memories, scoring)
-    return names
-
-
-def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
     without, methods = f"or use {option('calibrate')} {NONE}", set[str]()
-    for memory in memories:
+    for memory in memories if STORED in names else ():
         if (stored := memory.provenance.calibrated) is None:
             raise InputError(
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}"
@@ -53,8 +53,9 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
         check_stored(stored.scoring, used, "the correction", memory.name, f"{how}, {without}")
         methods.add(stored.method)
     if len(methods) > 1:
-        names = " and ".join(sorted(methods))
-        raise InputError.of("ensemble", None, f"the memories store corrections by {names}; store one kind, {without}")
+        kinds = " and ".join(sorted(methods))
+        raise InputError.of("ensemble", None, f"the memories store corrections by {kinds}; store one kind, {without}")
+    return names
 
 
 def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: str) -> None:
@@ -129,7 +130,12 @@ def warn_of_one_label(
     share = answers[label] / answers.total()
     if excess[label] >= (EXCESS if share >= SHARE else LARGE):
         rows = f", but only {100 * (share - excess[label]):.0f} % of the rows"
-        tell(_still(label, share, corrected, rows) if corrected else _warning(label, share, memory, rows))
+        if not corrected:
+            tell(_warning(label, share, memory, rows))
+            return
+        others = ",".join(name for name in ("contextual", "domain", "batch") if name not in corrected)
+        advice = f"; compare {option('calibrate')} {others}" if others else ""
+        tell(Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected[0]} calibration{rows}{advice}"))
 
 
 class OneLabelWarning:
@@ -162,12 +168,65 @@ class OneLabelWarning:
         self.done = True
 
 
-def _still(label: str, share: float, corrected: Sequence[str], rows: str) -> Warn:
-    others = ",".join(name for name in ("contextual", "domain", "batch") if name not in corrected)
-    advice = f"; compare {option('calibrate')} {others}" if others else ""
-    return Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected[0]} calibration{rows}{advice}")
-
-
 def _warning(label: str, share: float, memory: str | None, rows: str = "") -> Warn:
     stored = "" if memory is None else f", or store a correction with deepthink calibrate {memory}"
     return Warn(f"{100 * share:.0f} % of the answers are {label!r}{rows}: try {option('calibrate')} batch{stored}")
+
+
+_NAMED = 3  # labels in a warning
+_DIVIDES, _MAY_DIVIDE = ";|", ",/"  # characters that no word has, and characters that some words have
+_NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
+
+
+def check_labels(
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Template | TokenizedDemonstrations,
+    scoring: Scoring,
+    text: Text,
+    labels: Sequence[str],
+    tell: Tell,
+    *,
+    where: str = "",
+    options: str | None = None,
+) -> TokenizedQuery:
+    """The tokens of a query of `prompt` with this text; warns of labels whose tokens begin with another's tokens.
+
+    Every further token lowers a sum of log-probabilities: `bug report` never has a higher sum than `bug`. A mean per
+    token may rise. With an end, `bug report` no longer begins with the whole of `bug`. A calibration compares other
+    values.
+
+    `where` begins the warning, as in `task sst2: `; `options`, to be used in place of a sum, ends it. Raises InputError
+    as `query_tokenizer`.
+    """
+    query = Query(text, tuple(labels), where="the labels")
+    (tokenized,) = query_tokenizer(tokenizer, prompt, scoring)([query])
+    if pairs := [(labels[longer], labels[shorter]) for longer, shorter in tokenized.extended.items()]:
+        separator = _separator(pairs, labels)
+        way = "rename it" if options is None else f"rename it, or use {options}"
+        if separator is not None:
+            divided = f"deepthink think {option('label_separator')} '{separator}'"
+            way = f"if rows have several labels, make the memory with {divided}"
+        (longer, shorter), *more = pairs
+        others = [f"{label!r} after {start!r}" for label, start in more[: _NAMED - 1]]
+        others += [f"{len(pairs) - _NAMED} more"] if len(pairs) > _NAMED else []
+        also = f" (also {', '.join(others)})" if others else ""
+        tell(Warn(f"{where}label {longer!r} {_NEVER} {shorter!r}{also}; {way}"))
+    return tokenized
+
+
+def other_score(scoring: Scoring, typed: str = "{option} {name}") -> str | None:
+    """The option of a score whose candidates have ends, so that none begins with another; None if one is in use."""
+    for name in SCORES.own:
+        if SCORES[name].separates and scoring.get("score") != name:
+            return typed.format(option=option("score"), name=name)
+    return None
+
+
+def _separator(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> str | None:
+    """The character that seems to divide several labels in one, as in `billing;urgent`; None if there is none."""
+    for separator in _DIVIDES + _MAY_DIVIDE:
+        for longer, shorter in pairs:
+            first, *others = (part.strip() for part in longer.split(separator))
+            if first == shorter and all(others) and others and (separator in _DIVIDES or {*others} <= {*labels}):
+                return separator
+    return None

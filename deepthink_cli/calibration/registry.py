@@ -98,7 +98,7 @@ class Calibration:
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # in `--calibrate`: no correction, and the memory's own; no calibrations
-CENTROID, HEAD = "centroid", "head"
+HEAD = "head"
 THRESHOLDS = "thresholds"  # in `deepthink calibrate`: a threshold for each label, for rows with several labels
 _ALL = (
     Calibration(
@@ -129,18 +129,11 @@ _ALL = (
     ),
     Calibration(
         "pmi",
-        f"{_HERE}.estimates:log_premise",
+        f"{_HERE}.estimates:log_mean",
         "premise",
         "labels after the end of the template alone",
         "Holtzman et al. 2021, arXiv 2104.08315",
         own_candidates=True,
-    ),
-    Calibration(
-        "prior",
-        f"{_HERE}.estimates:log_matched",
-        "batch",
-        "the bias without which all labels are equally likely over the inputs",
-        "Saerens et al. 2002, Neural Computation 14(1)",
     ),
     Calibration(
         "fitted",
@@ -155,14 +148,6 @@ _ALL = (
         "labelled",
         "the same with a slope of the scores, fitted together with the bias",
         "Guo et al. 2017, arXiv 1706.04599",
-    ),
-    Calibration(
-        CENTROID,
-        f"{_HERE}.discriminants:nearest_mean",
-        "labelled",
-        "the label whose rows' mean hidden state is nearest (deepthink calibrate, tune)",
-        "Cho et al. 2025, arXiv 2406.16535",
-        of_states=True,
     ),
     Calibration(
         HEAD,
@@ -187,7 +172,8 @@ CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each 
 
 def choices() -> tuple[str, ...]:
     """`none`, and the calibrations that need no true labels, which can be estimated from any inputs."""
-    return (NONE, *(name for name in CALIBRATIONS if name not in {each.name for each in _ALL if each.labelled}))
+    own = (name for name in CALIBRATIONS.own if not CALIBRATIONS[name].labelled)
+    return (NONE, *own, *CALIBRATIONS.added)
 
 
 def calibration(name: str, labelled: bool = True) -> Calibration:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD, NONE, THRESHOLDS, CorrectionOptions
+from deepthink_cli.calibration.registry import CALIBRATIONS, HEAD, NONE, THRESHOLDS, CorrectionOptions, of_labelled
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import TEXT_ROWS, Labels, MemoryFile, RowArguments, values_of_memory
@@ -24,22 +24,24 @@ from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.selection.options import Limit, TaskOptions
 
+_LABELLED = of_labelled(CALIBRATIONS.own)
 Rows = Annotated[
     str | None,
     typer.Argument(
         metavar="ROWS",
-        help=f"Rows like those to be labelled: {TEXT_ROWS}. True labels are only read for fitted, fitted-slope, "
-        "centroid, head and thresholds.",
+        help=f"Rows like those to be labelled: {TEXT_ROWS}. True labels are only read for "
+        f"{', '.join(each.name for each in _LABELLED)} and {THRESHOLDS}.",
     ),
 ]
 Output = Annotated[
     Path | None,
     Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False),
 ]
+_OF_STATES = " and ".join(each.name for each in _LABELLED if each.of_states)
 HELP = (
-    f"The correction: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} and {HEAD} are of ROWS or of the "
-    f"demonstrations; {THRESHOLDS} are for rows with several labels, and {HEAD} stores them, too. Default: batch with "
-    f"ROWS ({THRESHOLDS} for several labels), contextual without."
+    f"The correction: {', '.join(CALIBRATIONS)}; {NONE} removes it. {_OF_STATES} are of ROWS or of the demonstrations; "
+    f"{THRESHOLDS} are for rows with several labels, and {HEAD} stores them, too. Default: batch with ROWS "
+    f"({THRESHOLDS} for several labels), contextual without."
 )
 
 
@@ -65,7 +67,7 @@ def calibrate(
     """Store a correction of a memory's scores.
 
     It is stored in the memory's file, and predict, eval and others then use it. A bias toward some labels is estimated
-    from texts without content or from rows; centroid and head learn from labelled rows what hidden states tell.
+    from texts without content or from rows; head learns from labelled rows what hidden states tell.
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated

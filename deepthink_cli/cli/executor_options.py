@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.command import ARGUMENTS
-from deepthink_cli.cli.console import note
 from deepthink_cli.errors import InputError, Problem, Problems, option
-from deepthink_cli.events import Event, Note
+from deepthink_cli.events import Tell
 from deepthink_cli.experiments.executors.base import EXECUTORS, Cluster, Queue
 from deepthink_cli.options import MACHINES, Flag, Options
 from deepthink_cli.registry import loaded
@@ -129,30 +127,18 @@ class Machines:
             return nullcontext()
         return started(self.place, device)
 
-    def queued(self, out: Path, quiet: bool) -> bool:
+    def queued(self, out: Path, tell: Tell) -> bool:
         """Whether a queue was requested; if so, give it the run and print its answer."""
         if self.place is None or not isinstance(self.place.found, Queue):
             return False
-
-        def tell(event: Event) -> None:
-            if isinstance(event, Note):
-                note(event.text, quiet)
-
         typer.echo(loaded(self.place.found.submit)(self.place.number or 0, out, ARGUMENTS.get(), tell))
         return True
 
 
-@contextmanager
-def started(place: Place, device: str) -> Iterator[Executor]:
+def started(place: Place, device: str) -> AbstractContextManager[Executor]:
     """An executor on a cluster, or of processes on this machine; closed in the end."""
-    executor: Executor
     if isinstance(place.found, Cluster):
-        executor = loaded(place.found.start)(place.address, place.number, device)
-    else:
-        from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
+        return closing(loaded(place.found.start)(place.address, place.number, device))
+    from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
-        executor = LocalExecutor(place.number or 1, visible_gpus(device, place.number or 1))
-    try:
-        yield executor
-    finally:
-        executor.close()
+    return closing(LocalExecutor(place.number or 1, visible_gpus(device, place.number or 1)))

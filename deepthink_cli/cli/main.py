@@ -56,11 +56,10 @@ GROUPS = {
         "predict": "predict:predict",
         "eval": "evaluate:evaluate",
     },
-    "Choosing demonstrations and settings": {"select": "select:select", "tune": "tune:tune"},
+    "Choosing settings": {"tune": "tune:tune"},
     "Experiments": {
         "run": "run:run",
         "report": "report:report",
-        "study": "study:studies",
     },
 }
 _GROUP = {name: group for group, commands in GROUPS.items() for name in commands}
@@ -103,7 +102,8 @@ def program(command: str | None = None, listed: bool = False) -> Any:
         context_settings=CONTEXT,
     )
     app.callback()(_root)
-    for name in COMMANDS if command is None else [command]:
+    names = list(COMMANDS) if command is None else [command]
+    for name in names:
         found = _purpose(name) if listed else COMMANDS.get(name)
         if found is not None:
             _add(app, name, found)

@@ -21,10 +21,10 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
 from deepthink_cli.report.cells import PUBLISHED
-from deepthink_cli.report.registry import FORMATS, Reported
+from deepthink_cli.report.registry import FORMATS
 
 if TYPE_CHECKING:
-    from deepthink_cli.report.page import Page
+    from deepthink_cli.report.page import Page, Report
 
 TEXT_WIDTH = 80
 
@@ -112,6 +112,7 @@ def report(
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.outputs import check_apart, check_folder_apart
     from deepthink_cli.report.job_results import read_jobs
+    from deepthink_cli.report.page import Report
 
     problems, output = Problems(), chosen.output
     read = read_by(config=common.config)
@@ -132,16 +133,16 @@ def report(
     for line in shard_warnings(runs):
         note(f"warning: {line}")
     source = ", ".join(map(str, runs))
-    reported = Reported(source, jobs, chosen.at, chosen.published, chosen.all_tasks, command_line(), chosen.details)
+    shown = Report(source, jobs, chosen.at, chosen.published, chosen.all_tasks, chosen.details, command_line())
     with Show(common):
         if output is None:
-            notes = FORMATS[form](reported, sys.stdout)
+            notes = FORMATS[form](shown, sys.stdout)
             sys.stdout.flush()
         elif FORMATS[form].is_folder:
-            notes = FORMATS[form](reported, output)
+            notes = FORMATS[form](shown, output)
         else:
             with writing(output) as file:
-                notes = FORMATS[form](reported, file)
+                notes = FORMATS[form](shown, file)
             note(f"wrote {output}", common.quiet)
     for line in notes:
         note(line, common.quiet)
@@ -161,13 +162,13 @@ def _format(format: str | None, json: bool, output: Path | None) -> str:
     return by_suffix[suffix]
 
 
-def write_terminal(reported: Reported, file: TextIO) -> None:
+def write_terminal(report: Report, file: TextIO) -> None:
     """Print the tables of a report."""
-    if reported.details:
-        print_report(*_parts(reported.page), file=file)
+    if report.details:
+        print_report(*_parts(report.page), file=file)
     else:
         rest = f"{flag('details')}: p, McNemar's test, the best T on the test rows, and what was evaluated"
-        print_report(*_parts(reported.page.brief), "", *_wrapped(rest), file=file)
+        print_report(*_parts(report.brief), "", *_wrapped(rest), file=file)
 
 
 def _parts(page: Page) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,14 +21,8 @@ from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Event, Note, Progress, Tell, silent, telling_all
-from deepthink_cli.experiments.executors.base import (
-    InputsScored,
-    JobInfo,
-    JobsDone,
-    JobsPlanned,
-    RowWritten,
-)
-from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.executors.base import InputsScored, JobsDone, JobsPlanned
+from deepthink_cli.experiments.experiment import Experiment, run_tasks
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.observers import Watching, observed
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
@@ -36,10 +30,9 @@ from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.updates import brief
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.crossing import Crossing
     from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.results import Result
-    from deepthink_cli.experiments.study import Origin
+    from deepthink_cli.model.spec import ModelSpec
 
     RunObservers = Options
 else:
@@ -71,7 +64,7 @@ class RunArguments(Options):
     ] = False
 
 
-# Fields of a study that are no options of a run, which is a study in one line.
+# Fields of an experiment that are no options of a run.
 OF_STUDIES = ("order_seed", "sampling", "tokens", "pool_size", "balance")
 
 
@@ -93,7 +86,6 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T."""
-    from deepthink_cli.experiments.crossing import cross, run_tasks
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.tasks.splits import source_of
 
@@ -117,36 +109,41 @@ def run(
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(asked.task or ()), "demos": asked.demos}
     named |= {"data_dir": asked.data_dir and str(asked.data_dir), "chat": chat.chat, "scoring": steps}
-    crossing = cross(experiment.model_copy(update=named))
+    experiment = experiment.model_copy(update=named)
     with Show(common) as tell:
         tell_of_toy(model, tell)
     if asked.dry_run:
-        _show_plan(crossing, folder, common)
+        _show_plan(experiment, folder, common)
     else:
-        do_runs(crossing, machines, asked.output, asked.samples, observers, common)
+        do_runs(experiment.runs, machines, asked.output, asked.samples, observers, common)
 
 
 def do_runs(
-    crossing: Crossing,
+    runs: Sequence[Experiment],
     machines: Machines,
     output: Path,
     samples: bool,
     observers: Watching,
     common: CommonArguments,
-    origin: Origin | None = None,
+    find: Callable[[ModelOptions, Tell], ModelSpec] | None = None,
+    begin: Callable[[Path], None] | None = None,
 ) -> None:
-    """Do the runs of a crossing, or give them to a queue; print what was written, and the command that follows."""
+    """Do runs, or give them to a queue; print what was written, and the command that follows.
+
+    `find` opens a model, and `begin` gets the folder of the rows before any of them is made.
+    """
+    from deepthink_cli.engine.opening import find_model
     from deepthink_cli.experiments.prepare import prepare
     from deepthink_cli.experiments.run import execute
     from deepthink_cli.io.cache import Store
 
     folder = machines.folder(output)
-    with Show(common) as tell, machines.executor(crossing.experiment.models[0].device) as executor:
-        jobs = prepare(crossing, folder, tell)
-        if machines.queued(output, common.quiet):
+    with Show(common) as tell, machines.executor(runs[0].models[0].device) as executor:
+        jobs = prepare(runs, folder, tell, find or find_model)
+        if machines.queued(output, tell):
             return
-        if origin is not None:
-            origin.write(folder)
+        if begin is not None:
+            begin(folder)
         told = telling_all(tell, RunProgress(silent if common.as_json else tell), observers.start(command_line(), tell))
         summary = execute(jobs, folder, samples, told, Store(), executor, machines.shard)
     if common.as_json:
@@ -156,14 +153,14 @@ def do_runs(
     note(f"next: deepthink report {output}", common.quiet)
 
 
-def _show_plan(crossing: Crossing, folder: Path, common: CommonArguments) -> None:
+def _show_plan(experiment: Experiment, folder: Path, common: CommonArguments) -> None:
     from deepthink_cli.experiments.estimate import estimate_runs
     from deepthink_cli.experiments.prepare import described, prepare
 
     with Show(common) as tell:
-        jobs = prepare(crossing, folder, tell)
+        jobs = prepare(experiment.runs, folder, tell)
         estimated = estimate_runs(jobs, folder, tell=tell)
-    values = described(crossing.experiment, jobs, folder)
+    values = described(experiment, jobs, folder)
     if common.as_json:
         write_json({**values, "estimate": asdict(estimated)})
         return
@@ -191,7 +188,6 @@ class RunProgress:
         self.tell = tell
         self.done = self.inputs = self.jobs = self.total = 0
         self.started: float | None = None
-        self.rows: dict[JobInfo, list[Result]] = defaultdict(list)  # the test rows
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -199,14 +195,12 @@ class RunProgress:
                 self.started = self.started or time.perf_counter()
                 self.jobs += jobs
                 self.total += inputs
-            case InputsScored(_, inputs):
+            case InputsScored(inputs):
                 self.inputs += inputs
-            case RowWritten(job, row) if row.setting.part == "test":
-                self.rows[job].append(row)
-            case JobsDone(jobs):
-                for job in jobs:
+            case JobsDone(rows):
+                for label, of_job in rows.items():
                     self.done += 1
-                    self._tell_of(job)
+                    self._tell_of(label, of_job)
         if isinstance(event, JobsPlanned | InputsScored) and self.total:
             left = f"{duration((self.total - self.inputs) / self._speed)} left" if self.inputs else ""
             fields = {"jobs": f"{self.done} of {self.jobs} jobs done", "left": left}
@@ -216,9 +210,8 @@ class RunProgress:
     def _speed(self) -> float:
         return self.inputs / (time.perf_counter() - (self.started or 0.0))
 
-    def _tell_of(self, job: JobInfo) -> None:
+    def _tell_of(self, label: str, written: Sequence[Result]) -> None:
         """Tell a line of a finished job, with the speed of the run so far."""
-        written = self.rows.pop(job, None)
         if not written:
             return
         rows = [row for row in written if row.setting.calibration == written[0].setting.calibration]
@@ -229,4 +222,4 @@ class RunProgress:
         more = f", {setting.calibration}" if setting.calibration else ""
         more += f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         found = f"{first}T = {setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{more}"
-        self.tell(Note(f"{job.label}: {found} ({self._speed:,.0f} inputs/s, job {self.done} of {self.jobs})"))
+        self.tell(Note(f"{label}: {found} ({self._speed:,.0f} inputs/s, job {self.done} of {self.jobs})"))

@@ -51,7 +51,11 @@ def planned(plan: ThinkPlan, chosen_field: bool) -> list[str]:
     demonstrations = plan.demonstrations
     field = demonstrations.template.label_field
     whence = f" (field {field!r}; --label-field for another)" if chosen_field else ""
-    return [f"template  {example(demonstrations)}", f"labels    {_labels(demonstrations)}{whence}"]
+    by_label = counts(demonstrations)
+    labels = ", ".join(counted(count, _short(label)) for label, count in list(by_label.items())[:LABELS])
+    labels += f", ... ({len(by_label)} labels)" if len(by_label) > LABELS else ""
+    labels = labels or "every row has candidates of its own"
+    return [f"template  {example(demonstrations)}", f"labels    {labels}{whence}"]
 
 
 def example(demonstrations: TokenizedDemonstrations) -> str:
@@ -66,28 +70,8 @@ def counts(demonstrations: TokenizedDemonstrations) -> dict[str, int]:
     return {demonstrations.word(label): count for label, count in demonstrations.label_counts.items()}
 
 
-def _labels(demonstrations: TokenizedDemonstrations) -> str:
-    by_label = counts(demonstrations)
-    if not by_label:
-        return "every row has candidates of its own"
-    shown = [counted(count, _short(label)) for label, count in list(by_label.items())[:LABELS]]
-    return ", ".join(shown) + (f", ... ({len(by_label)} labels)" if len(by_label) > LABELS else "")
-
-
 def _short(text: str) -> str:
     return text if len(text) <= CHARACTERS else text[: CHARACTERS - 3] + "..."
-
-
-def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
-    """The lines after the readings: the file, its size, the work and its time; and the correction, if one is stored."""
-    readings, stored = plan.options.iterations, result.header.metadata.calibrated
-    work = "read once" if readings == 1 else f"read {readings} times"
-    if plan.tuning is not None:
-        work = f"trained in {plan.tuning.steps} steps"
-    kept = "" if plan.options.kept == (readings,) else f", T = {', '.join(map(str, plan.options.kept))}"
-    took = f"{len(plan.demonstrations.token_ids)} tokens {work}, {result.seconds:.1f} s"
-    wrote = f"wrote {output} ({size(result.header.size)}{kept}): {took}"
-    return [wrote, *([f"corrected by {stored}"] if stored else [])]
 
 
 def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
@@ -265,5 +249,13 @@ def _report(
         write_json({**values, "next": result.advice})
     rows = "LABELLED" if task is None else f"--task {task}"
     following = f"next: deepthink predict {output} INPUTS, or eval {output} {rows}"
-    for line in (*done(plan, result, output), *(f"next: {each}" for each in result.advice), following):
+    readings, stored = plan.options.iterations, result.header.metadata.calibrated
+    work = "read once" if readings == 1 else f"read {readings} times"
+    if plan.tuning is not None:
+        work = f"trained in {plan.tuning.steps} steps"
+    kept = "" if plan.options.kept == (readings,) else f", T = {', '.join(map(str, plan.options.kept))}"
+    took = f"{len(plan.demonstrations.token_ids)} tokens {work}, {result.seconds:.1f} s"
+    wrote = f"wrote {output} ({size(result.header.size)}{kept}): {took}"
+    corrected = [f"corrected by {stored}"] if stored else []
+    for line in (wrote, *corrected, *(f"next: {each}" for each in result.advice), following):
         note(line, common.quiet)

@@ -19,12 +19,17 @@ from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.options import OUTPUT, Flag, Joined, joined
 from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
+from deepthink_cli.tuning.rivals import RIVALS
 
 if TYPE_CHECKING:
     from deepthink_cli.tuning.tune import TuneReport
+
+    RivalOptions = Joined
+else:
+    RivalOptions = joined("RivalOptions", {name: each.options for name, each in RIVALS.items()})
 
 MANY = 10_000  # rows whose time is told
 MAX_ROWS = 30  # the most rows of the table
@@ -56,6 +61,7 @@ def tune(
     *,
     model: Annotated[Given[ModelOptions], NEW_MODEL],
     tuning: Given[TuneOptions],
+    own: Given[RivalOptions],
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
@@ -67,7 +73,7 @@ def tune(
     It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
     better than it beyond noise.
     """
-    from deepthink_cli.cli.select import pool_of_rows
+    from deepthink_cli.cli.pools import pool_of_rows
     from deepthink_cli.io.cache import Store
     from deepthink_cli.outputs import check_memory_apart
     from deepthink_cli.tuning.plan import LabelledRows, plan_tuning
@@ -80,7 +86,7 @@ def tune(
             paths: dict[str, Any] = {"template": prompt.template, "labels": prompt.labels}
             check_memory_apart(output, read_by(rows, model=model.model, config=common.config, **paths))
     model_options = problems.tried(model.checked)
-    options = problems.tried(tuning.checked)
+    options = problems.tried(tuning.checked, own=own.changed)
     pool = problems.tried(lambda: pool_of_rows(reading.of(rows, prompt.labels, show), prompt, show))
     steps = problems.tried(Scoring.of, **scoring.changed)
     problems.raise_any()
@@ -112,9 +118,9 @@ def print_report(result: TuneReport, common: CommonArguments, details: bool) -> 
 
 def _described(result: TuneReport) -> str:
     plan = result.plan
-    labels = ", ".join(map(named, plan.rows.labels)) or "with every row"
+    labels = ", ".join(map(named, plan.rows.pool.labels)) or "with every row"
     return (
-        f"{plan.rows.name}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
+        f"{plan.rows.pool.name}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
         f"seed {plan.options.seed}; {len(result.settings)} settings in {result.seconds:.1f} s"
     )
 
@@ -153,9 +159,9 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     chosen, plain = (f"{each:.1%} ({_interval(wilson(each, found.rows))})" for each in (share, found.baseline))
     expected = f"{chosen}; {PLAIN} {plain}" if result.kept else plain
     lines = [*_verdict(result), f"expect on other rows: {expected}"]
-    rival, named = max(result.rivals, key=lambda each: each.right, default=None), result.plan.options.rival
+    rival = max(result.rivals, key=lambda each: each.right, default=None)
     if rival is not None and rival.accuracy > share:
-        instead = ": use that instead" if named is not None and rival.name.endswith(named) else ""
+        instead = ": use that instead" if rival.asked else ""
         better = f"{rival.accuracy:.1%} against {share:.1%}{instead}"
         lines.append(f"{rival.name} labels more of the same rows correctly, {better}")
     if result.seconds_per_row is not None:

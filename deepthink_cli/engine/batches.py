@@ -1,4 +1,4 @@
-"""Base of engines that run a network over rows of tokens, in passes of bounded size."""
+"""Engines that run a network over rows of tokens, in passes of bounded size: their base, and the padded engine."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
+from transformers import DynamicCache
 
 from deepthink_cli.engine.base import Engine, Observation, Past, Reading, ScoringPlan, Sums
-from deepthink_cli.engine.budget import best_tokens, byte_budget
+from deepthink_cli.engine.budget import best_tokens, byte_budget, rows_over
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Candidate, LogprobRequests, PackedRow, SumsOfPass
+from deepthink_cli.engine.packing import Candidate, LogprobRequests, PackedRow, SumsOfPass, lines, requests, sent
 from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.events import Detail, Note, Warn
 from deepthink_cli.memory import Memory
@@ -70,7 +72,7 @@ class BatchedEngine(Engine):
 
     def tokens_held(self, copies: int) -> int:
         """The total number of tokens whose float32 memories fit the device's free memory `copies` times."""
-        return self.free // (copies * self.model.token_bytes)
+        return self.free // (copies * self.model.one_token.nbytes)
 
     def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
         """The rows that must run to score the queries; raises InputError for tokens unknown to the model."""
@@ -164,7 +166,10 @@ class BatchedEngine(Engine):
         started: list[Result] = []
         while start < len(rows):
             tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(rows)), strict=True))
-            stop = _stop(fed, start, tokens, most)
+            # Passes are of similar size.
+            done = fed[start - 1] if start else 0
+            share = (fed[-1] - done) / math.ceil((fed[-1] - done) / tokens)
+            stop = max(start + 1, min(start + most, bisect_right(fed, done + share)))
             try:
                 result = run(rows[start:stop])
             except Exception as error:
@@ -251,9 +256,47 @@ class BatchedEngine(Engine):
         """The present of readings that share a pass."""
 
 
-def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
-    """The end of a pass that starts at row `start`, so that passes are of similar size; `fed` are cumulative tokens."""
-    done = fed[start - 1] if start else 0
-    left = fed[-1] - done
-    share = left / math.ceil(left / budget)
-    return max(start + 1, min(start + most, bisect_right(fed, done + share)))
+COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"
+
+
+class PaddedLayout:
+    """One sequence a row, padded on the right, so that no real token attends to padding."""
+
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
+        width = max(map(len, rows))
+        self.model = model
+        self.starts = [width * number for number in range(len(rows))]
+        ids_RS = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows])
+        self.requested, (self.ids_RS,) = sent(model.device, requests(rows, self.starts), ids_RS)
+
+    @contextmanager
+    def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:
+        """Every row gets a copy of the memory, if there is one."""
+        caches = [memory.as_cache(self.model.dtype, rows=len(self.ids_RS)) for memory in past]
+        (cache,) = caches or [DynamicCache()]
+        yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))
+
+
+class PaddedEngine(BatchedEngine):
+    """One row for each distinct sequence of a query and its candidates, padded on the right; one reading a pass.
+
+    Requires only that the network can continue from a cache of keys and values.
+    """
+
+    source = "this project"
+    name = "padded"
+    layout = PaddedLayout
+    reads_together = False
+    rows_of = staticmethod(lines)
+
+    def joined(self, past: Past) -> Past:
+        """The past as one memory, since a cache cannot have several parts."""
+        return (reduce(Memory.followed_by, past),) if past else ()
+
+    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
+        """As many rows as fit the device, each with a copy of the memory."""
+        return self.batch_tokens, rows_over(self.model, memory, width, self.free)
+
+    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of each reading, each in a separate pass."""
+        return [self.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -84,29 +83,36 @@ class _Batch:
         self.model, self.decoding, self.rows = model, decoding, list(rows)
         self.past = DynamicCache() if memory is None else memory.as_cache(model.dtype, len(rows))
         self.position = 0 if memory is None else memory.length
+        # Whether the network can compute the logits of the last token only.
+        self.takes_kept = "logits_to_keep" in signature(model.network.forward).parameters
+        # The tokens with which the model ends a text, by its generation configuration and its tokenizer.
+        configuration: Any = model.network.generation_config
+        ends = getattr(configuration, "eos_token_id", None)
+        self.ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
 
     @torch.inference_mode()
     def __iter__(self) -> Iterator[NewToken]:
         """The new tokens, until every row has finished."""
         read, width = 0, min(len(row.ids) for row in self.rows)
         while self.rows:
-            logits_RV = self._step([row.ids[read : read + width] for row in self.rows])
-            read, width = read + width, 1
+            ids_RS = torch.tensor([row.ids[read : read + width] for row in self.rows], device=self.model.device)
+            arguments = self.model.inputs(ids_RS, self.past, self.position)
+            if self.takes_kept:
+                arguments["logits_to_keep"] = 1
+            with self.model.lock:
+                logits_RSV = self.model.network(**arguments).logits
+            logits_RV = logits_RSV[:, -1].float()
+            self.position, read, width = self.position + width, read + width, 1
             for number, row in enumerate(self.rows):
                 if len(row.ids) == read:
                     yield self._next(row, logits_RV[number])
-            self._drop_finished()
-
-    def _step(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """The logits (R, V) in float32 after the next tokens (R, S) of every row."""
-        ids_RS = torch.tensor(ids, device=self.model.device)
-        arguments = self.model.inputs(ids_RS, self.past, self.position)
-        if self._takes_kept:
-            arguments["logits_to_keep"] = 1
-        with self.model.lock:
-            logits_RSV = self.model.network(**arguments).logits
-        self.position += ids_RS.shape[1]
-        return logits_RSV[:, -1].float()  # type: ignore[no-any-return]
+            kept = [number for number, row in enumerate(self.rows) if not row.finished]
+            if 0 < len(kept) < len(self.rows):
+                layers: Any = self.past.layers
+                for layer in layers:
+                    if layer.keys is not None:
+                        layer.batch_select_indices(torch.tensor(kept, device=layer.keys.device))
+            self.rows = [self.rows[number] for number in kept]
 
     def _next(self, row: _Row, logits_V: Tensor) -> NewToken:
         """Choose the next token of a row and add it."""
@@ -121,35 +127,13 @@ class _Batch:
 
     def _finish(self, row: _Row) -> Finish | None:
         new = row.ids[row.prompt :]
-        if new[-1] in self._ends:
+        if new[-1] in self.ends:
             return "end"
         if self.decoding.stop:
             text = self.model.tokenizer.decode(new, clean_up_tokenization_spaces=False)
             if any(stop in text for stop in self.decoding.stop):
                 return "stop"
         return "length" if len(new) == self.decoding.max_new_tokens else None
-
-    def _drop_finished(self) -> None:
-        kept = [number for number, row in enumerate(self.rows) if not row.finished]
-        if 0 < len(kept) < len(self.rows):
-            layers: Any = self.past.layers
-            for layer in layers:
-                if layer.keys is not None:
-                    layer.batch_select_indices(torch.tensor(kept, device=layer.keys.device))
-        self.rows = [self.rows[number] for number in kept]
-
-    @cached_property
-    def _ends(self) -> frozenset[int]:
-        """The tokens with which the model ends a text, by its generation configuration and its tokenizer."""
-        configuration: Any = self.model.network.generation_config
-        ends = getattr(configuration, "eos_token_id", None)
-        listed = ends if isinstance(ends, list) else [ends]
-        return frozenset(token for token in (*listed, self.model.tokenizer.eos_token_id) if token is not None)
-
-    @cached_property
-    def _takes_kept(self) -> bool:
-        """Whether the network can compute the logits of the last token only."""
-        return "logits_to_keep" in signature(self.model.network.forward).parameters
 
 
 def choose(logits_V: Tensor, decoding: Decoding, generator: torch.Generator) -> int | None:

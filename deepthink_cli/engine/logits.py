@@ -132,16 +132,11 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int], known: Head
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
     if not torch.linalg.vector_norm(ours_SV - own_SV) <= rounding * torch.linalg.vector_norm(own_SV):
         return None
-    in_half = Head(embedding, config, in_half=True)
-    return in_half if _is_right(in_half, states_SW, head(states_SW)) else head
-
-
-def _is_right(head: Head, states_SW: Tensor, expected_SV: Tensor) -> bool:
-    """Whether a head in half precision gives the expected logits, up to the rounding of sums in float32."""
-    if head.embedding.weight.dtype == torch.float32 or states_SW.dtype != head.embedding.weight.dtype:
-        return False
+    if embedding.weight.dtype == torch.float32 or states_SW.dtype != embedding.weight.dtype:
+        return head
+    in_half, expected_SV = Head(embedding, config, in_half=True), head(states_SW)
     try:
-        found_SV = head(states_SW)
+        difference = torch.linalg.vector_norm(in_half(states_SW) - expected_SV)
     except (RuntimeError, TypeError):  # the device lacks this product
-        return False
-    return bool(torch.linalg.vector_norm(found_SV - expected_SV) <= _SUMMING * torch.linalg.vector_norm(expected_SV))
+        return head
+    return in_half if difference <= _SUMMING * torch.linalg.vector_norm(expected_SV) else head

@@ -192,11 +192,6 @@ class LanguageModel:
         """The device of every layer's keys and values, found by reading one token."""
         return tuple(tensor.device for tensor in self.one_token.keys)
 
-    @property
-    def token_bytes(self) -> int:
-        """The bytes of one token in a float32 memory."""
-        return self.one_token.nbytes
-
     @cached_property
     def one_token(self) -> Memory:
         """A reading of one token, which has the shapes of memories."""

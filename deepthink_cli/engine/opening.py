@@ -11,20 +11,20 @@ from deepthink_cli.engine.registry import AUTO, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.events import Detail, Download, Event, Note, Tell, Warn
 from deepthink_cli.io.hub import library_errors, without_collection
-from deepthink_cli.model.loading import load_network
+from deepthink_cli.model.files import kind_of
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.spec import ModelSpec, load_network
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.network import LanguageModel
 
 
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
-    """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
+    """Load a model and choose its engine: `pocket`, a hub id, a local directory or file, or a `ModelSpec`.
 
     Options are the fields of `ModelOptions`: revision, gguf, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, engine. Warns of parts of a GGUF file that transformers ignores.
+    trust_remote_code, batch_tokens, engine. Warns of parts of a file that transformers ignores.
     Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested engine, and
     DeepThinkError if its weights are incomplete or damaged.
     """
@@ -62,9 +62,9 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
     """
     import torch
 
+    from deepthink_cli.engine.batches import COST, PaddedEngine
     from deepthink_cli.engine.budget import KEPT, byte_budget
     from deepthink_cli.engine.packed import PackedEngine
-    from deepthink_cli.engine.padded import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, found_before, keep, try_packed
     from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 
@@ -109,7 +109,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
 
 
 def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:
-    """Find a model, without its weights; reports a download before it starts, and ignored parts of a GGUF file.
+    """Find a model, without its weights; reports a download before it starts, and ignored parts of a file.
 
     `named_by` is the memory that names the model, if the user does not.
     """
@@ -128,7 +128,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # reported below as an event
         engine = load_model(spec)
-    if any(file.suffix not in (".safetensors", ".gguf") for file in spec.local_weights()):
+    if spec.file is None and any(file.suffix != ".safetensors" for file in spec.local_weights()):
         tell(
             Note(
                 f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster"
@@ -141,7 +141,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
 
 def described(engine: Engine) -> list[Event]:
     """The events that tell users which model was loaded, and which engine was chosen."""
-    identity = engine.identity
-    dequantized = "" if identity.gguf is None else "its weights dequantized to "
-    text = f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"
+    identity, kind = engine.identity, kind_of(engine.identity.gguf)
+    converted = "" if kind is None else f"its weights {kind.converted} to "
+    text = f"loaded {identity.id}, {converted}{identity.dtype} on {engine.device}"
     return [Detail(text), engine.told(engine.description)]

@@ -96,10 +96,21 @@ class PackedEngine(BatchedEngine):
         """One row, with the candidates as branches."""
         return [tree(number, query)]
 
+    @torch.inference_mode()
     def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
         """The scores of every query after its own past, in passes that all queries share."""
         if not pasts:
             return []
+
+        def scored(rows: Sequence[PackedRow]) -> dict[Candidate, float]:
+            layout = PackedLayout(self.model, rows)
+            requested = layout.requested
+            with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
+                log_probabilities_N = self.model.log_probabilities(
+                    inputs, requested.places_M, requested.asked_N, requested.tokens_N
+                )
+            return requested.summed(log_probabilities_N)
+
         order = {past: number for number, past in enumerate(dict.fromkeys(pasts))}
         rows = sorted(
             (tree(number, query) for number, query in enumerate(plan.queries)),
@@ -108,21 +119,10 @@ class PackedEngine(BatchedEngine):
         first, *others = max(pasts, key=_length)
         longest = first.followed_by(*others) if others else first
         sums = [[0.0] * len(query.answers) for query in plan.queries]
-        for scores in self._in_passes([longest], rows, lambda rows: self._score_after(pasts, rows)):
+        for scores in self._in_passes([longest], rows, scored):
             for (query, candidate), value in scores.items():
                 sums[query][candidate] = value
         return sums
-
-    @torch.inference_mode()
-    def _score_after(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> dict[Candidate, float]:
-        """The score of every (query, candidate) of the rows, each after the past of its query."""
-        layout = PackedLayout(self.model, rows)
-        requested = layout.requested
-        with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
-            log_probabilities_N = self.model.log_probabilities(
-                inputs, requested.places_M, requested.asked_N, requested.tokens_N
-            )
-        return requested.summed(log_probabilities_N)
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many tokens as the memory for their attention scores allows, in any number of rows."""
@@ -149,25 +149,19 @@ class PackedEngine(BatchedEngine):
         body: Any = model.network.base_model
         with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
             body(**network_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
-        return [
-            model.checked_present(part, len(reading))
-            for part, reading in zip(_parts(kept, spans), readings, strict=True)
-        ]
+        # Copied layer by layer, so that at most one layer exists twice.
+        parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
+        for layer in sorted(kept):
+            keys_GTD, values_GTD = kept.pop(layer)
+            for (start, stop), (keys, values) in zip(spans, parts, strict=True):
+                keys.append(keys_GTD[:, start:stop].contiguous())
+                values.append(values_GTD[:, start:stop].contiguous())
+        presents = [Memory(tuple(keys), tuple(values)) for keys, values in parts]
+        return [model.checked_present(each, len(reading)) for each, reading in zip(presents, readings, strict=True)]
 
 
 def _length(past: Past) -> int:
     return sum(memory.length for memory in past)
-
-
-def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
-    """The kept keys and values of each span, copied layer by layer, so that at most one layer exists twice."""
-    parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
-    for layer in sorted(kept):
-        keys_GTD, values_GTD = kept.pop(layer)
-        for (start, stop), (keys, values) in zip(spans, parts, strict=True):
-            keys.append(keys_GTD[:, start:stop].contiguous())
-            values.append(values_GTD[:, start:stop].contiguous())
-    return [Memory(tuple(keys), tuple(values)) for keys, values in parts]
 
 
 @contextmanager
@@ -200,7 +194,10 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
     The block must process every token independently, as all known blocks do. A network without a known block is
     unchanged.
     """
-    block = _last_block(network)
+    paths = [(name.split("."), module) for name, module in network.named_modules()]
+    # Only modules of the layer itself: experts have modules with the same names, which get a part of the tokens.
+    last = {path[-1]: module for path, module in paths if len(path) > 1 and path[-2].isdigit()}
+    block = next(((last[enter], last[leave]) for enter, leave in _BLOCKS if enter in last and leave in last), None)
     if block is None:
         yield
         return
@@ -225,10 +222,3 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
         stack.callback(enter.register_forward_pre_hook(narrowed).remove)
         stack.callback(leave.register_forward_hook(widened).remove)
         yield
-
-
-def _last_block(network: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    paths = [(name.split("."), module) for name, module in network.named_modules()]
-    # Only modules of the layer itself: experts have modules with the same names, which get a part of the tokens.
-    last = {path[-1]: module for path, module in paths if len(path) > 1 and path[-2].isdigit()}
-    return next(((last[enter], last[leave]) for enter, leave in _BLOCKS if enter in last and leave in last), None)

@@ -19,11 +19,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from torch import Tensor
 
 from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
 from deepthink_cli.engine.logits import MASKED, HeadKind
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention, narrowed
 from deepthink_cli.errors import InputError, Problem, ran_out_of_memory
 from deepthink_cli.io.cache import read_cached, write_cached
@@ -238,13 +237,7 @@ def keep(model: LanguageModel, verdict: Verdict) -> None:
 
 
 def _name(model: LanguageModel) -> str | None:
-    """The name of the file of a verdict, a digest of all that it depends on; None for a model without such a file."""
-    depends_on = _dependencies(model)
-    return None if depends_on is None else f"probes/{json_sha256(depends_on)}"
-
-
-def _dependencies(model: LanguageModel) -> dict[str, str | None] | None:
-    """All that a verdict depends on; None for a model whose verdict is not kept.
+    """The name of the file of a verdict, a digest of all that it depends on; None for a model without such a file.
 
     Not kept are verdicts of small models, of weights without a digest, and of code from outside transformers.
     """
@@ -254,7 +247,7 @@ def _dependencies(model: LanguageModel) -> dict[str, str | None] | None:
         return None
     devices = {each.device for each in network.parameters()}
     names = {torch.cuda.get_device_name(each) if each.type == "cuda" else each.type for each in devices}
-    return {
+    depends_on = {
         "configuration": identity.config_sha256,
         "weights": identity.weights_sha256,
         "tokenizer": identity.tokenizer_sha256,
@@ -267,6 +260,7 @@ def _dependencies(model: LanguageModel) -> dict[str, str | None] | None:
         "transformers": transformers.__version__,
         "engine": _engine_sha256(),
     }
+    return f"probes/{json_sha256(depends_on)}"
 
 
 @cache

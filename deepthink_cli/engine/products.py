@@ -55,12 +55,16 @@ class _Conv1D(Conv1D):
 
 def usual_products_are_slow() -> bool:
     """Whether torch multiplies float32 matrices with kernels of half the processor's width."""
-    return (
+    if not (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
         and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # not part of torch's public interface
-        and _is_amd()
-    )
+    ):
+        return False
+    try:
+        return "AuthenticAMD" in _CPUINFO.read_text()
+    except OSError:  # not Linux
+        return False
 
 
 def reorder_weights(network: nn.Module, most: int, fewest: int = FEWEST) -> int:
@@ -105,10 +109,3 @@ def _suits(hidden: Tensor) -> bool:
     """Whether oneDNN's product is possible for these hidden states (..., in), and faster."""
     several = hidden.numel() > hidden.shape[-1]
     return several and hidden.dtype == torch.float32 and not torch.is_grad_enabled()
-
-
-def _is_amd() -> bool:
-    try:
-        return "AuthenticAMD" in _CPUINFO.read_text()
-    except OSError:  # not Linux
-        return False

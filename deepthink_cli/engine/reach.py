@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from deepthink_cli.engine.kernels import masked
 from deepthink_cli.engine.packing import Block, part_of, sequence
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import WINDOW_SIZES
@@ -223,3 +222,9 @@ def _between(past: Sequence[Tensor], present_1GTD: Tensor, part: Part) -> Tensor
             pieces.append(part_of(tensor_GLD, 1, first, stop).to(present_1GTD))
         start += tensor_GLD.shape[1]
     return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1))[None]
+
+
+def masked(hidden: Tensor, like: Tensor) -> Tensor:
+    """A mask to add to attention scores: -inf where hidden, else 0; with the device and the dtype of `like`."""
+    hidden = hidden.to(like.device)
+    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)

@@ -1,1 +1,1 @@
-"""Experiments: runs and studies as jobs, where they are done, and the folder of their results."""
+"""Experiments: runs as jobs, where they are done, and the folder of their results."""

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import load
-from deepthink_cli.errors import DeepThinkError, option
-from deepthink_cli.events import Progress, Tell, once, silent
-from deepthink_cli.experiments.crossing import Crossing, shown
+from deepthink_cli.errors import option
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, Prepared, known, pending
-from deepthink_cli.experiments.prepare import prepare, prepare_jobs
+from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.results import Setting, grouped
 from deepthink_cli.generation import answered
-from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
@@ -51,24 +49,6 @@ class Estimate:
     seconds: float | None = None
     loading: float = 0.0
     reason: str | None = None
-
-
-def plan_models(
-    crossing: Crossing, out: Path, may_load: bool = True, tell: Tell = silent
-) -> Iterator[tuple[str, int, Estimate]]:
-    """The name, the number of runs and the estimate of every model; with `may_load`, models that are here are timed."""
-    tell = once(tell)
-    for name, boxes in grouped(crossing.boxes, lambda box: shown(box["models"][0])).items():
-        offline = boxes[0]["models"][0].model_copy(update={"offline": True})
-        part = replace(crossing, boxes=[{**box, "models": (offline,)} for box in boxes], opened=None)
-        try:
-            estimate = estimate_runs(prepare(part, out, tell), out, may_load, tell)
-        except DeepThinkError as error:
-            absent = "the model, or its data, is not on this machine, and a plan downloads nothing"
-            reason = absent if isinstance(error, NotInCache) else error.messages[0]
-            written = min(part.rows, sum(row.setting.model == offline.model for row in found_in(out)))
-            estimate = Estimate(part.rows - written, written, reason=reason)
-        yield name, len(boxes), estimate
 
 
 def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, tell: Tell = silent) -> Estimate:

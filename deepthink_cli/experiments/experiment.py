@@ -1,22 +1,22 @@
-"""What a run or a study measures: the values of its axes, which are crossed, and what all of them have in common.
+"""What a run measures: the values of its axes, which are crossed, and what all of them have in common.
 
-The options of `deepthink run` make an experiment, the file of a study makes one, and a worker on another machine plans
-its part of one. A new option of all of them is a field here, and a field of the rows that it identifies.
+The options of `deepthink run` make an experiment, and so does the file of a study. A new option is a field here,
+and a field of the rows that it identifies.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
-from deepthink_cli.errors import InputError, parameter
+from deepthink_cli.errors import InputError, option, parameter
 from deepthink_cli.experiments.results import Part, Point
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
@@ -28,7 +28,10 @@ from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMP
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
-from deepthink_cli.updates import GATE, RULES, RuleText, UpdateRule, parse_rule
+from deepthink_cli.updates import GATE, RULES, Gate, RuleText, UpdateRule, parse_rule
+
+if TYPE_CHECKING:
+    from deepthink_cli.tasks.format import Task
 
 # One run crosses the values of these axes; of every other axis it has one.
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "techniques", "updates", *GateOptions.model_fields, "calibrations")
@@ -171,9 +174,12 @@ class Experiment(GateOptions):
 
     run_code: RunCode = False
 
-    def axes(self) -> dict[str, tuple[Any, ...]]:
-        """The values of every axis; of one that has none, None alone."""
-        return {name: getattr(self, name) or (None,) for name in AXES}
+    @property
+    def runs(self) -> list[Experiment]:
+        """The experiment of every run, with one value in each axis that a run does not cross."""
+        combinations = product(*(getattr(self, axis) for axis in BETWEEN_RUNS))
+        boxes = ({axis: (value,) for axis, value in zip(BETWEEN_RUNS, each, strict=True)} for each in combinations)
+        return [self.model_copy(update=box) for box in boxes]
 
     @property
     def rules(self) -> tuple[UpdateRule, ...]:
@@ -234,10 +240,10 @@ class Experiment(GateOptions):
         return chosen_iterations("at", self.at, self.iterations)
 
     def points(self, technique: Technique) -> list[Point]:
-        """What is scored of a job, in the order of its rows; a trained memory has one gate and one T."""
+        """What is scored of a job, in the order of its rows; a trained memory has no gate and one T."""
         parts: tuple[Part, ...] = ("test", "dev") if self.choose_on else ("test",)
         if isinstance(technique, Trained):
-            return list(product(parts, self.rules[:1], (1,)))
+            return list(product(parts, (Gate(0.0, 0.0),), (1,)))
         return list(product(parts, self.rules, self.scored))
 
     def scorings(self, evaluated: int, members: int, scored: Iterable[Point]) -> int:
@@ -253,3 +259,12 @@ class Experiment(GateOptions):
     def rows_of_job(self, technique: Technique) -> int:
         """The number of rows of a job."""
         return len(self.points(technique)) * len(self.calibrations)
+
+
+def run_tasks(names: Sequence[str]) -> list[Task]:
+    """The tasks of a run by their names; raises InputError if there are none, and for unknown ones."""
+    from deepthink_cli.tasks.catalogue import find_tasks
+
+    if not names:
+        raise InputError.of("task", None, f"no task; name one or more, as in {option('task')} classic")
+    return find_tasks(names)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,43 +52,35 @@ class RunFolder:
         return len(self.found) + self.written
 
     def write(self, row: Result, predictions: Sequence[Prediction], name: str) -> bool:
-        """Write a row, or only its samples if it is there; False if there is nothing to write.
+        """Write a row and sync it to disk, or write only its samples if it is there; False if nothing was missing.
 
-        Raises DeepThinkError if that fails, and for a row of job `name` that exists with other contents.
+        Raises DeepThinkError if that fails, with earlier rows intact, and for a row of job `name` that exists with
+        other contents.
         """
-        if row.key in self.unsampled:
-            if self.unsampled[row.key].correct != row.correct:
-                raise DeepThinkError(
-                    f"{self.folder}: {name} (key {row.key}) has other labels now than in its row, so "
-                    "its samples are not written; use the versions and the device of that run, or a new folder"
-                )
-            self._write_samples(row, predictions)
-            del self.unsampled[row.key]
-            self.done.add(row.key)
-            return True
-        if (known := self.lines.get(row.key)) is not None:
-            if known != row.digest:
-                raise DeepThinkError(
-                    f"{self.folder}: two workers made different rows of {name} (key {row.key}); the first is "
-                    "kept; check that all machines have the same versions and devices"
-                )
+        known, unsampled = self.lines.get(row.key), self.unsampled.get(row.key)
+        if unsampled is not None and unsampled.correct != row.correct:
+            raise DeepThinkError(
+                f"{self.folder}: {name} (key {row.key}) has other labels now than in its row, so "
+                "its samples are not written; use the versions and the device of that run, or a new folder"
+            )
+        if unsampled is None and known not in (None, row.digest):
+            raise DeepThinkError(
+                f"{self.folder}: two workers made different rows of {name} (key {row.key}); the first is "
+                "kept; check that all machines have the same versions and devices"
+            )
+        if unsampled is None and known is not None:
             return False
         if self.samples:
-            self._write_samples(row, predictions)
-        self.append(row)
-        return True
-
-    def append(self, row: Result) -> None:
-        """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
-        with _refusals(self.folder):
-            append(self.folder / FILE, [row.line()])
-        self.lines[row.key] = row.digest
+            write_samples(self.folder, row, predictions)
+            write_texts(self.folder, str(row.setting.rows_sha256), predictions)
+            self.unsampled.pop(row.key, None)
+        if known is None:
+            with _refusals(self.folder):
+                append(self.folder / FILE, [row.line()])
+            self.lines[row.key] = row.digest
+            self.written += 1
         self.done.add(row.key)
-        self.written += 1
-
-    def _write_samples(self, row: Result, predictions: Sequence[Prediction]) -> None:
-        write_samples(self.folder, row, predictions)
-        write_texts(self.folder, str(row.setting.rows_sha256), predictions)
+        return True
 
 
 @contextmanager
@@ -197,11 +188,6 @@ class Shard:
             )
         return out / f"shard-{self.number}-of-{self.of}"
 
-    def takes(self, sizes: Sequence[int]) -> list[bool]:
-        """Which of some neighbouring blocks of work belong to this shard: about as much of it as to any other."""
-        middles = [after - size / 2 for after, size in zip(accumulate(sizes), sizes, strict=True)]
-        return [int(middle * self.of / sum(sizes)) == self.number - 1 for middle in middles]
-
 
 def with_shards(runs: Iterable[Path]) -> list[Path]:
     """The folders of runs, with the folders of its shards in place of one that is divided."""
@@ -211,24 +197,19 @@ def with_shards(runs: Iterable[Path]) -> list[Path]:
     return folders
 
 
-def shard_warnings(runs: Iterable[Path]) -> list[str]:
-    """A line for each of the runs whose shards are incomplete or were planned differently."""
-    return [line for run in runs if not (run / FILE).exists() for line in _warnings(run)]
-
-
-def _warnings(run: Path) -> list[str]:
-    plans = {folder: _plan(folder / MANIFEST) for folder in _shard_folders(run) if (folder / MANIFEST).is_file()}
-    of = max((_parts(folder)[1] for folder in _shard_folders(run)), default=0)
-    missing = sorted(set(range(1, of + 1)) - {_parts(folder)[0] for folder in plans})
-    lines = []
-    if missing:
-        lines.append(f"{run}: shard {', '.join(map(str, missing))} of {of} is not done: rows are missing")
-    if len(set(plans.values())) > 1:
-        lines.append(
-            f"{run}: its shards were planned differently (other options, data or devices), so rows may be missing; "
-            "run all shards again with one command"
-        )
-    return lines
+def shard_warnings(runs: Iterable[Path]) -> Iterator[str]:
+    """A line for each of the runs whose shards are incomplete, and for each whose shards were planned differently."""
+    for run in runs:
+        folders = [] if (run / FILE).exists() else _shard_folders(run)
+        plans = {folder: _plan(folder / MANIFEST) for folder in folders if (folder / MANIFEST).is_file()}
+        of = max((_parts(folder)[1] for folder in folders), default=0)
+        if missing := sorted(set(range(1, of + 1)) - {_parts(folder)[0] for folder in plans}):
+            yield f"{run}: shard {', '.join(map(str, missing))} of {of} is not done: rows are missing"
+        if len(set(plans.values())) > 1:
+            yield (
+                f"{run}: its shards were planned differently (other options, data or devices), so rows may be missing; "
+                "run all shards again with one command"
+            )
 
 
 def _shard_folders(run: Path) -> list[Path]:

@@ -21,8 +21,7 @@ from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.experiments.crossing import run_tasks
-from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.experiment import Experiment, run_tasks
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.cache import Store
 from deepthink_cli.io.text import json_sha256
@@ -265,7 +264,7 @@ class Job(Prepared):
                 calibration=None if calibration == NONE else calibration,
                 labelled=dev_size if of_labelled([calibration]) else None,
                 labelled_sha256=self.rows_sha256["dev"] if of_labelled([calibration]) else None,
-            ).applied
+            )
             for part, gate, iteration in options.points(self.technique)
             for calibration in options.calibrations
         ]
@@ -307,30 +306,29 @@ def pending(jobs: Iterable[Prepared]) -> list[PendingJobs]:
 
 
 def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
-    """A job for every technique after these demonstrations; raises InputError if none of them fits the model."""
+    """A job for every technique after these demonstrations.
+
+    Raises InputError if none of them fits the model, and for dev rows that are missing, or do not suffice for a
+    correction that is fitted to them.
+    """
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
     name = f"task {evaluated.task.name}, seed {seed}"
-    if run.options.choose_on is not None:  # raises before a model is loaded if the task has no dev rows
+    if run.options.choose_on is not None:
         dev = dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)
         rows["dev"] = rows_digest(map(row_digest, dev))
-        _check_labelled(run, name, dev, drawn)
+        for method in of_labelled(run.options.calibrations):
+            try:
+                check_labelled(method, dev, drawn.demonstrations, f"{name}: its dev rows")
+            except InputError as error:
+                more = f"{option('choose_on')} dev:{2 * max(len(dev), FEWEST)}"
+                reason = f"{error.messages[0]}, as in {more}; or omit {option('calibrate')} {method.name}"
+                raise InputError(reason) from error
     fit, bound_by = fitted(run, name, drawn.demonstrations)
     (plain,) = tokenized(run, name, technique_of(DEEP_THINKING), fit)
     for technique in run.options.chosen_techniques:
         members = tuple(tokenized(run, name, technique, fit))
         technique.check(run.spec, members[0])
         yield Job(run, evaluated, seed, sampling, drawn, rows, technique, members, plain, bound_by)
-
-
-def _check_labelled(run: Run, name: str, dev: Sequence[Query], drawn: Drawn) -> None:
-    """Raise InputError, naming the dev rows, if they do not suffice for a correction that is fitted to them."""
-    for method in of_labelled(run.options.calibrations):
-        try:
-            check_labelled(method, dev, drawn.demonstrations, f"{name}: its dev rows")
-        except InputError as error:
-            more = f"{option('choose_on')} dev:{2 * max(len(dev), FEWEST)}"
-            reason = f"{error.messages[0]}, as in {more}; or omit {option('calibrate')} {method.name}"
-            raise InputError(reason) from error
 
 
 def fitted(run: Run, job: str, drawn: DemonstrationSet) -> tuple[DemonstrationSet, str | None]:
@@ -351,22 +349,19 @@ def fitted(run: Run, job: str, drawn: DemonstrationSet) -> tuple[DemonstrationSe
     for technique in cycle(run.options.chosen_techniques):  # until all agree: fewer demonstrations can be more tokens
         held = max_demonstrations(limits, run.options.positions[0], iterations, partial(tokens, technique), fit, SHARE)
         if not held:
-            raise _none_fits(run, job, technique.name, tokens(technique, 1))
+            largest = limits.largest(run.options.positions[0], iterations)
+            named, left = "", "the task"
+            if technique.name != DEEP_THINKING:
+                named, left = f" with {option('technique')} {technique.name}", f"{technique.name} or the task"
+            raise InputError(
+                f"{job}: none of its demonstrations fits{named}: the last has {tokens(technique, 1)} tokens, "
+                f"{run.spec.id} holds {largest} in T = {iterations} readings; omit {left}, or use "
+                f"{option('positions')} restarted"
+            )
         fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, technique.name)
         if agreed == len(run.options.techniques):
             break
     return last_of(drawn, fit), bound_by
-
-
-def _none_fits(run: Run, job: str, technique: str, tokens: int) -> InputError:
-    largest = run.spec.limits.largest(run.options.positions[0], run.options.iterations)
-    named = "" if technique == DEEP_THINKING else f" with {option('technique')} {technique}"
-    left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
-    return InputError(
-        f"{job}: none of its demonstrations fits{named}: the last has {tokens} tokens, {run.spec.id} holds "
-        f"{largest} in T = {run.options.iterations} readings; omit {left}, or use {option('positions')} "
-        "restarted"
-    )
 
 
 def tokenized(

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.extended_labels import check_labels, other_score
-from deepthink_cli.calibration.notes import check_count
+from deepthink_cli.calibration.notes import check_count, check_labels, other_score
 from deepthink_cli.calibration.registry import NONE, from_rows, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.opening import find_model
-from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
-from deepthink_cli.experiments.crossing import Crossing
-from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.experiment import AXES, Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, jobs_after, known, pending, planned
 from deepthink_cli.experiments.results import check_same_data
@@ -38,7 +36,7 @@ SharedRows = dict[tuple[Any, ...], EvaluationSet]
 
 def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> dict[str, Any]:
     """What the jobs of an experiment with one model do, as JSON values: its axes, and the options that were changed."""
-    axes = {name: values for name, values in experiment.axes().items() if values != (None,)}
+    axes = {name: values for name in AXES if (values := getattr(experiment, name)) not in ((), (None,))}
     changed = experiment.model_dump(mode="json", exclude_defaults=True)
     return {
         **changed,
@@ -55,18 +53,23 @@ def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> di
     }
 
 
-def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared]:
-    """The jobs of an experiment into one folder, those of a run together, with each model opened once.
+def prepare(
+    runs: Sequence[Experiment],
+    out: Path,
+    tell: Tell = silent,
+    find: Callable[[ModelOptions, Tell], ModelSpec] = find_model,
+) -> list[Prepared]:
+    """The jobs of runs into one folder, those of a run together, with each model opened once, as `find` does.
 
     Raises InputError, with all mistakes of all runs, for models and data that cannot be read.
     """
     tell, problems, jobs, shared = once(tell), Problems(), list[Prepared](), SharedRows()
     specs: dict[ModelOptions, ModelSpec | None] = {}
     given: DemonstrationSet | None = None
-    for options in crossing.runs:
+    for options in runs:
         (model,) = options.models
         if model not in specs:
-            specs[model] = problems.tried(_find, crossing, model, tell)
+            specs[model] = problems.tried(find, model, tell)
         spec = specs[model]
         if spec is not None:
             with problems.collected():
@@ -77,18 +80,6 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
         each.pools.clear()  # training rows take the most memory, and are not needed any more
     problems.raise_any()
     return jobs
-
-
-def _find(crossing: Crossing, model: ModelOptions, tell: Tell) -> ModelSpec:
-    """Open a model; raises InputError with its place in the study if there is one, also if it cannot be downloaded."""
-    if crossing.opened is None:
-        return find_model(model, tell)
-    try:
-        return find_model(model, tell)
-    except DeepThinkError as error:
-        number = crossing.opened.study.models.index(model)
-        where = crossing.opened.where("models", number)
-        raise InputError(*(f"{where}: models: {text}" for text in error.messages)) from error
 
 
 def prepare_run(run: Run, out: Path, tell: Tell, shared: SharedRows) -> list[Prepared]:

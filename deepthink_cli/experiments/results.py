@@ -8,7 +8,7 @@ evaluated rows have different keys.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.records import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json, json_sha256
 from deepthink_cli.techniques.registry import find_recorded, trains
-from deepthink_cli.updates import Gate, UpdateRule, gate_values, parse_rule
+from deepthink_cli.updates import Gate, UpdateRule, parse_rule
 
 if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Correction, Prediction
@@ -110,17 +110,6 @@ class Setting:
     def is_trained(self) -> bool:
         """Whether the memory was trained by gradients, without an update rule."""
         return trains(self.technique)
-
-    @property
-    def applied(self) -> Setting:
-        """The setting; that of a trained memory without an update rule."""
-        none = dict.fromkeys(gate_values(self.gate), 0.0) if self.is_trained else {}
-        return replace(self, **none, update=None) if none else self  # type: ignore[arg-type]
-
-    @property
-    def without_digests(self) -> Setting:
-        """What the setting names, whatever the data of these names are."""
-        return replace(self, demonstrations_sha256=None, rows_sha256=None, labelled_sha256=None, weights_sha256=None)
 
 
 @with_config(STRICT)
@@ -247,15 +236,8 @@ def read_results(folder: str | Path) -> list[Result]:
     path = Path(folder) / FILE
     if not path.is_file():
         raise InputError(f"{folder}: no {FILE} in it; give the folder of a deepthink run")
-    return [_row(line, f"{path}:{number}") for number, line in whole_lines(path)]
-
-
-def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that end with a line break, numbered from 1."""
     with open(path, "rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.endswith(b"\n"):
-                yield number, line
+        return [_row(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.endswith(b"\n")]
 
 
 def _row(line: bytes, where: str) -> Result:
@@ -274,15 +256,12 @@ def _row(line: bytes, where: str) -> Result:
 
 # A setting names its data by task, split and seed, and its digests identify their contents. Results with the same names
 # and different digests must not share a folder or a table.
-TASK, DEMONSTRATIONS, ROWS, LABELLED = "task_sha256", "demonstrations_sha256", "rows_sha256", "labelled_sha256"
 OTHER = {
-    TASK: "another definition of the task",
-    DEMONSTRATIONS: "other demonstrations",
-    ROWS: "other evaluated rows",
-    LABELLED: "other labelled rows",
+    "task_sha256": "another definition of the task",
+    "demonstrations_sha256": "other demonstrations",
+    "rows_sha256": "other evaluated rows",
+    "labelled_sha256": "other labelled rows",
 }
-
-Name = tuple[object, ...]
 
 
 def check_same_data(rows: Iterable[Result], planned: Iterable[Setting] | None = None) -> None:
@@ -290,8 +269,8 @@ def check_same_data(rows: Iterable[Result], planned: Iterable[Setting] | None = 
 
     One line for each job and part.
     """
-    first: dict[Name, tuple[str | None, str]] = {}
-    differing: dict[Name, list[tuple[Result, dict[str, str]]]] = {}
+    first: dict[tuple[object, ...], tuple[str | None, str]] = {}
+    differing: dict[tuple[object, ...], list[tuple[Result, dict[str, str]]]] = {}
     for setting in planned or ():
         first |= {name: (getattr(setting, digest), "this command uses") for digest, name in _names(setting).items()}
     way = (
@@ -310,37 +289,27 @@ def check_same_data(rows: Iterable[Result], planned: Iterable[Setting] | None = 
             job = (setting.task, setting.seed, setting.order_seed, setting.part)
             differing.setdefault(job, []).append((row, other))
     problems = Problems()
-    problems.add(*(f"{_difference(job)}; {way}" for job in differing.values()))
+    for (task, seed, order_seed, part), of_job in differing.items():
+        row, other = of_job[0]
+        order = "" if order_seed is None else f" in order {order_seed}"
+        words = " and ".join(OTHER[digest] for digest in OTHER if any(digest in each for _, each in of_job))
+        count = "this row was" if len(of_job) == 1 else f"this row and {len(of_job) - 1} more were"
+        than = f"made with {words} than {next(iter(other.values()))}"
+        problems.add(f"{row.where}: {task}, seed {seed}{order}, {part}: {count} {than}; {way}")
     problems.raise_any()
 
 
-def _difference(job: Sequence[tuple[Result, Mapping[str, str]]]) -> str:
-    """The rows of one job and part, and what they were made with; each row comes with its differing digests."""
-    row, other = job[0]
-    order = "" if row.setting.order_seed is None else f" in order {row.setting.order_seed}"
-    words = " and ".join(OTHER[digest] for digest in OTHER if any(digest in each for _, each in job))
-    count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
-    named = f"{row.setting.task}, seed {row.setting.seed}{order}, {row.setting.part}"
-    return f"{row.where}: {named}: {count} made with {words} than {next(iter(other.values()))}"
-
-
-def _names(setting: Setting) -> dict[str, Name]:
+def _names(setting: Setting) -> dict[str, tuple[object, ...]]:
     """For every digest, the fields that determine it as long as the data do not change."""
     pool = (setting.pool_size, setting.balanced, setting.technique)
     drawn = (setting.sampling, setting.shots, setting.seed, setting.order_seed, *pool)
     task = (setting.task, setting.task_sha256, setting.protocol)
+    read = (setting.model_sha256, setting.positions, setting.tokens, setting.chat)
     dev = drawn if setting.part == "dev" else ()  # dev rows depend on the demonstrations, which are excluded
-    return {
-        TASK: (TASK, setting.task),
-        DEMONSTRATIONS: (
-            DEMONSTRATIONS,
-            *task,
-            setting.model_sha256,
-            setting.positions,
-            setting.tokens,
-            setting.chat,
-            *drawn,
-        ),
-        ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
-        LABELLED: (LABELLED, *task, setting.labelled, *drawn),
+    names: dict[str, tuple[object, ...]] = {
+        "task_sha256": (setting.task,),
+        "demonstrations_sha256": (*task, *read, *drawn),
+        "rows_sha256": (*task, setting.part, setting.split, setting.limit, *dev),
+        "labelled_sha256": (*task, setting.labelled, *drawn),
     }
+    return {digest: (digest, *name) for digest, name in names.items()}

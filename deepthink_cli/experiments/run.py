@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from deepthink_cli.engine.base import Engine
@@ -21,7 +22,6 @@ from deepthink_cli.experiments.executors.base import (
     Opened,
     RowMade,
     RowsLabelled,
-    RowWritten,
     RunEnded,
     RunsPrepared,
     Subject,
@@ -59,11 +59,8 @@ class Collector:
 
     def happened(self, event: JobEvent) -> None:
         """Note an event; raises as `RunFolder.write` does."""
-        if isinstance(event, RowMade):
-            if self.folder.write(event.row, event.predictions, event.job.label):
-                self.tell(RowWritten(event.job, event.row))
-            return
-        self.tell_once(event)
+        if not isinstance(event, RowMade) or self.folder.write(event.row, event.predictions, event.label):
+            self.tell_once(event)
         if isinstance(event, InputsScored):
             self.inputs += event.inputs
 
@@ -131,9 +128,11 @@ def part_of(jobs: Sequence[Prepared], shard: Shard) -> list[Prepared]:
 
     The jobs of one task whose demonstrations are chosen stay together: they are grouped only when they are chosen.
     """
-    blocks = grouped(jobs, lambda job: (job.run, job.task.name) if isinstance(job, PendingJobs) else job)
-    taken = shard.takes([sum(job.inputs for job in block) for block in blocks.values()])
-    return [job for block, is_mine in zip(blocks.values(), taken, strict=True) if is_mine for job in block]
+    blocks = grouped(jobs, lambda job: (job.run, job.task.name) if isinstance(job, PendingJobs) else job).values()
+    sizes = [sum(job.inputs for job in block) for block in blocks]
+    middles = [after - size / 2 for after, size in zip(accumulate(sizes), sizes, strict=True)]
+    parts = [int(middle * shard.of / sum(sizes)) for middle in middles]
+    return [job for block, part in zip(blocks, parts, strict=True) if part == shard.number - 1 for job in block]
 
 
 def plan_digest(jobs: Sequence[Prepared]) -> str:

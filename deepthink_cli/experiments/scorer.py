@@ -16,18 +16,17 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.metrics import Answers
 from deepthink_cli.events import Note
-from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, RowMade
+from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobsDone, RowMade
 from deepthink_cli.experiments.jobs import Job, Prepared, parts_of
 from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits, corrections_of
 from deepthink_cli.generation import answered
+from deepthink_cli.make_memory import COPIES, think_in_batches
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
 from deepthink_cli.scoring.prediction import Prediction, averaged
 from deepthink_cli.tasks.format import Free
-from deepthink_cli.techniques.base import Trained
-from deepthink_cli.techniques.together import COPIES, think_in_batches
 from deepthink_cli.updates import UpdateRule
 
 if TYPE_CHECKING:
@@ -76,20 +75,24 @@ def work(engine: Engine, wanted: Mapping[Job, Sequence[Setting]], samples: bool 
     as fit the free memory of the device. Raises InputError for a token of the demonstrations that the model lacks.
     """
     scorers = [JobScorer(engine, job, settings, samples) for job, settings in wanted.items()]
-    jobs = [scorer.info for scorer in scorers if scorer.wanted]
-    if not jobs:
+    writing = [scorer for scorer in scorers if scorer.wanted]
+    if not writing:
         return
     for job in wanted:
         for member in job.members:
             engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
-    for scorer in scorers:  # demonstrations that are drawn were noted before a model was loaded
-        if scorer.wanted and scorer.job.run.options.demos_by and scorer.job.fewer is not None:
+    for scorer in writing:  # demonstrations that are drawn were noted before a model was loaded
+        if scorer.job.run.options.demos_by and scorer.job.fewer is not None:
             yield Note(scorer.job.fewer)
     yield from _read(engine, [scorer for scorer in scorers if scorer.job.tuning is None])
-    for scorer in scorers:
-        if scorer.wanted and scorer.job.tuning is not None:
-            yield from _trained(engine, scorer, scorer.job.tuning)
-    yield JobsDone(jobs)
+    for scorer in writing:
+        if scorer.job.tuning is not None:
+            training = scorer.job.tuning.training(engine, scorer.job.demonstrations)
+            for _ in training:
+                yield InputsScored(0)  # a step of the training scores none
+            yield from scorer.score(0, scorer.wanted[0].gate, training.memory)
+    tested = {each.job.label: [row for row in each.made.values() if row.setting.part == "test"] for each in writing}
+    yield JobsDone(tested)
 
 
 def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[JobEvent]:
@@ -113,14 +116,6 @@ def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[JobEvent]:
         yield from think_in_batches(engine, thoughts, score)
 
 
-def _trained(engine: Engine, scorer: JobScorer, tuning: Trained) -> Iterator[JobEvent]:
-    """Train the one memory of a job, and score it; a step of the training scores no inputs."""
-    training = tuning.training(engine, scorer.job.demonstrations)
-    for _ in training:
-        yield InputsScored(scorer.info, 0)
-    yield from scorer.score(0, scorer.wanted[0].gate, training.memory)
-
-
 class JobScorer:
     """Scores the memories of one job for the rows that are `wanted`; its queries are tokenised once.
 
@@ -129,7 +124,6 @@ class JobScorer:
 
     def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], samples: bool) -> None:
         self.engine, self.job, self.wanted, self.samples = engine, job, wanted, samples
-        self.info = JobInfo(wanted[0].key if wanted else "", job.label)
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
@@ -138,7 +132,7 @@ class JobScorer:
         self.members: dict[
             Point, dict[int, tuple[Memory, dict[Part, list[Prediction]]]]
         ] = {}  # of an ensemble; else one
-        self.made: set[str] = set()
+        self.made: dict[str, Result] = {}  # by key
 
     def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[JobEvent]:
         """Score an iteration of a member, made with an update rule; the rows follow the last member.
@@ -167,7 +161,7 @@ class JobScorer:
         predictions = list[Prediction]()
         for of_chunk in self._chunks_measured(part, memory):
             predictions += of_chunk
-            yield InputsScored(self.info, len(of_chunk))
+            yield InputsScored(len(of_chunk))
         return predictions
 
     def _rows(
@@ -195,8 +189,10 @@ class JobScorer:
             ]
         for setting in wanted:
             row = self._row(setting, memories[0], predictions)
-            self.made.add(row.key)
-            yield RowMade(self.info, row, [replace(each, states=None) for each in predictions] if self.samples else ())
+            self.made[row.key] = row
+            yield RowMade(
+                self.job.label, row, [replace(each, states=None) for each in predictions] if self.samples else ()
+            )
 
     def _chunks_measured(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """What one iteration predicts of every query of a part, a chunk at a time, and hidden states if needed."""

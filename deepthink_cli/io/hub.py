@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from logging import CRITICAL, getLogger
 from pickle import UnpicklingError
 from threading import RLock
@@ -107,10 +106,6 @@ def quiet_libraries(offline: bool = False) -> Iterator[None]:
             if (library := sys.modules.get(name)) and library.is_progress_bar_enabled():
                 restored.callback(library.enable_progress_bar)
                 library.disable_progress_bar()
-        # Has a progress bar of its own, which no setting hides.
-        if library := sys.modules.get("transformers.modeling_gguf_pytorch_utils"):
-            restored.callback(setattr, library, "tqdm", library.tqdm)
-            library.tqdm = partial(library.tqdm, disable=True)  # type: ignore[attr-defined]
         # Otherwise transformers looks for a converted copy of a pickled checkpoint on the hub, in a thread.
         if (name := "DISABLE_SAFETENSORS_CONVERSION") not in os.environ:
             os.environ[name] = "1"

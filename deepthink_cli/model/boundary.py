@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.template import PARTS, Template
 
@@ -86,8 +86,12 @@ def followed(template: Template, text: str) -> str:
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a text after the special tokens that the tokenizer adds before it, without those that it appends."""
-    ids = encode(tokenizer, [text], special=True)[0]
-    return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
+    ids, beginning = encode(tokenizer, [text], special=True)[0], text[:_PROBE]
+    # The number of appended tokens is found by locating a text's own tokens among all.
+    whole, (plain,) = encode(tokenizer, [beginning], special=True)[0], encode(tokenizer, [beginning], special=False)
+    most = len(whole) - len(plain)  # the text itself may end with such a token
+    appended = (count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain)
+    return ids[: len(ids) - next(appended, 0)]
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
@@ -142,13 +146,6 @@ def _whole(tokenizer: PreTrainedTokenizerBase, text: str, following: str) -> tup
     return encoded["input_ids"], next((place for place, stop in enumerate(ends) if stop > len(text)), len(ends))
 
 
-def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """The number of special tokens that the tokenizer appends, found by locating the text's own tokens among all."""
-    whole, (plain,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
-    most = len(whole) - len(plain)  # the text itself may end with such a token
-    return next((count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain), 0)
-
-
 _END_OF_WHITE_SPACE = r"(?!\\S)"  # as JSON
 _SPACE = "▁"  # as SentencePiece writes it
 _AFTER_A_WORD = frozenset(":?.!,;)]>=")
@@ -166,8 +163,11 @@ def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     if not tokenizer.is_fast or not isinstance(tokenizer.backend_tokenizer.model, models.BPE | models.Unigram):
         return len(text)
     normalizer, pre_tokenizer = tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer
-    if any(_looks_around(step) for step in (normalizer, pre_tokenizer) if step is not None):
-        return len(text)
+    for step in filter(None, (normalizer, pre_tokenizer)):
+        # A regular expression must not test text that it does not match.
+        state = step.__getstate__().decode().replace(_END_OF_WHITE_SPACE, "")
+        if any(begin in state for begin in ("(?=", "(?!", "(?<")):
+            return len(text)
     if normalizer is not None and not normalizer.normalize_str(text).replace(_SPACE, " ").endswith(text):
         return len(text)  # the vocabulary holds the normalised text
     pairs = {
@@ -178,9 +178,3 @@ def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     vocabulary = tokenizer.get_vocab() if pairs else {}
     places = (place for pair, place in pairs.items() if not any(pair in token for token in vocabulary))
     return min(places, default=len(text))
-
-
-def _looks_around(step: Any) -> bool:
-    """Whether a regular expression of a normalizer or pre-tokenizer tests text that it does not match."""
-    state = step.__getstate__().decode().replace(_END_OF_WHITE_SPACE, "")
-    return any(begin in state for begin in ("(?=", "(?!", "(?<"))

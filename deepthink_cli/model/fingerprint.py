@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.cache import read_cached, write_cached
 from deepthink_cli.io.text import canonical_json, json_sha256
+from deepthink_cli.model.files import kind_of
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -47,8 +48,8 @@ class Stored:
 def weights_sha256(files: Sequence[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
 
-    A file that is not safetensors contributes its name (unless it is GGUF), size and bytes. Empty without files. Raises
-    DeepThinkError for a damaged header, and for tensors larger than their file.
+    A file that is not safetensors contributes its size, its bytes and, unless it is a whole model, its name. Empty
+    without files. Raises DeepThinkError for a damaged header, and for tensors larger than their file.
     """
     if not files:
         return ""
@@ -75,30 +76,25 @@ def state_sha256(files: Sequence[Path]) -> str:
     return json_sha256(rows)
 
 
-def _tensors(file: Path) -> list[Stored]:
-    with open(file, "rb") as stream:
-        length, size = struct.unpack("<Q", stream.read(8))[0], file.stat().st_size
-        if length > size:
-            raise ValueError("the header is longer than the file")
-        header = json.loads(stream.read(length))
-    header.pop("__metadata__", None)
-    tensors = []
-    for name, entry in header.items():
-        begin, end = map(index, entry["data_offsets"])
-        if not 0 <= begin <= end <= size - length - 8:
-            raise ValueError("a tensor is not within the file")
-        described = canonical_json([entry["dtype"], entry["shape"]])
-        tensors.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
-    return tensors
-
-
 def _parts(file: Path) -> list[Stored]:
     size = file.stat().st_size
     if file.suffix != ".safetensors":
-        name = "" if file.suffix == ".gguf" else file.name  # users rename GGUF files
+        name = "" if kind_of(file.name) else file.name  # users rename files of whole models
         return [Stored(name, str(size), file, 0, size)]
+    parts = []
     try:
-        parts = _tensors(file)
+        with open(file, "rb") as stream:
+            length = struct.unpack("<Q", stream.read(8))[0]
+            if length > size:
+                raise ValueError("the header is longer than the file")
+            header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        for name, entry in header.items():
+            begin, end = map(index, entry["data_offsets"])
+            if not 0 <= begin <= end <= size - length - 8:
+                raise ValueError("a tensor is not within the file")
+            described = canonical_json([entry["dtype"], entry["shape"]])
+            parts.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
     except (OSError, *_DAMAGED) as error:
         raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
     if sum(part.end - part.begin for part in parts) > size:
@@ -147,17 +143,17 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def weight_files(
-    source: str, revision: str | None, config: PretrainedConfig | None = None, gguf: str | None = None
+    source: str, revision: str | None, config: PretrainedConfig | None = None, file: str | None = None
 ) -> list[Path]:
-    """The weight files of a model on this machine, as transformers would choose them, or its file `gguf`.
+    """The weight files of a model on this machine, as transformers would choose them, or its `file`.
 
     Raises InputError for a damaged index, for files outside the model's folder, and for a distributed checkpoint.
     """
-    if gguf is not None:
-        path = _local(source, gguf, revision)
+    if file is not None:
+        path = _local(source, file, revision)
         return [] if path is None else [path]
-    for file in Path(source).glob(_DISTRIBUTED):
-        raise InputError(f"{file}: part of a distributed checkpoint; save the model with save_pretrained")
+    for part in Path(source).glob(_DISTRIBUTED):
+        raise InputError(f"{part}: part of a distributed checkpoint; save the model with save_pretrained")
     configured = getattr(config, "transformers_weights", None)
     for name in (configured,) if isinstance(configured, str) else _WEIGHTS:
         path = _local(source, _inside(name, f"{source}: config.json"), revision)
@@ -165,17 +161,13 @@ def weight_files(
             continue
         if not name.endswith(".index.json"):
             return [path]
-        files = [_local(source, _inside(shard, str(path)), revision) for shard in _shards(path)]
+        try:
+            shards = sorted({str(PurePath(shard)) for shard in json.loads(path.read_bytes())["weight_map"].values()})
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path}: not an index of weight files; get the whole checkpoint") from error
+        files = [_local(source, _inside(shard, str(path)), revision) for shard in shards]
         return [file for file in files if file is not None]
     return []
-
-
-def _shards(index: Path) -> list[str]:
-    """The files that an index names, in order."""
-    try:
-        return sorted({str(PurePath(shard)) for shard in json.loads(index.read_bytes())["weight_map"].values()})
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{index}: not an index of weight files; get the whole checkpoint") from error
 
 
 def _inside(name: str, where: str) -> str:

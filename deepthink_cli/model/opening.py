@@ -1,9 +1,11 @@
-"""Find a model and read everything but its weights."""
+"""Find a model (in the package, a directory, a file or a repository of the hub), and read all but its weights."""
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +23,9 @@ from deepthink_cli.io.hub import (
     without_collection,
 )
 from deepthink_cli.io.temporary import temporary_folder
+from deepthink_cli.model.files import MODEL_FILES, ModelFile, kind_of
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
-from deepthink_cli.model.gguf import GgufHeader, ignored_parts, read_header
 from deepthink_cli.model.limits import limits_of
-from deepthink_cli.model.loading import read_once
-from deepthink_cli.model.location import ADAPTER, SUFFIX, Location, downloaded, locate
 from deepthink_cli.model.options import POCKET, ModelOptions, choose_device
 from deepthink_cli.model.spec import ModelSpec
 
@@ -33,14 +33,98 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 LAYERS = 1_000  # the most layers: building them takes ten seconds, and the deepest published models have some 130
+ADAPTER = "adapter_config.json"  # the configuration of a PEFT adapter
 _OTHER_COUNTS = ("n_layer", "attention_types", "block_count")  # names of numbers of layers that do not end in `layers`
+
+
+@dataclass(frozen=True)
+class Location:
+    """A model's id, the directory or hub id that transformers reads, and the path of the model's file in it, if any."""
+
+    id: str
+    source: str
+    file: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The path of the file of a local source."""
+        return Path(self.source) / (self.file or "")
+
+    @property
+    def kind(self) -> ModelFile | None:
+        """The kind of the file; None for a folder."""
+        return kind_of(self.file)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the source is a directory on this machine."""
+        return Path(self.source).is_dir()
+
+
+def locate(options: ModelOptions) -> Location:
+    """The location of a model.
+
+    Raises InputError for a path that is neither a model's directory nor its file, for a file that cannot be read, and
+    for options without meaning for it.
+    """
+    found = _located(options)
+    if (name := found.file) is None:
+        return found
+    named = Problem.of("model", options.model if found.is_local else f"{options.model}/{name}")
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise InputError(named.because("leads out of the model; name a file inside it"))
+    if found.kind is None:
+        raise InputError(named.because(f"a file that does not end with {_endings()}; name another file"))
+    found.kind.check(name, named, options.quantize)
+    if found.is_local and options.revision is not None:
+        reason = f"{option('model')} {options.model} is on this machine; omit {option('revision')}"
+        raise InputError.of("revision", options.revision, reason)
+    return found
+
+
+def _located(options: ModelOptions) -> Location:
+    model, named = options.model, Problem.of("model", options.model)
+    try:
+        path = Path(model).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "the home directory of this user is not known"
+        raise InputError(named.because(f"cannot be read: {why}; give a model's directory, or a hub id")) from error
+    is_file = kind_of(path.name) is not None and (path.is_file() or path.is_absolute() or options.gguf is None)
+    local = model == POCKET or path.is_dir() or is_file
+    if local and options.gguf not in (None, path.name if is_file else None):
+        reason = f"is a file of a repository of the hub; name a file of this machine by its path in {option('model')}"
+        raise InputError.of("gguf", options.gguf, reason)
+    if model == POCKET:
+        return Location(POCKET, str(importlib.resources.files("deepthink_cli") / POCKET))
+    if path.is_dir():
+        if not any((path / name).is_file() for name in ("config.json", ADAPTER)):
+            files = ", ".join(str(file) for file in sorted(path.glob("*")) if kind_of(file.name))
+            hint = f"name a file: {files}" if files else "name a directory written by save_pretrained"
+            raise InputError(named.because(f"no config.json in this directory; {hint}"))
+        return Location(str(path.resolve()), str(path.resolve()))
+    if is_file and not path.is_file():
+        example = f"ID/FILE{path.suffix}"
+        raise InputError(named.because(f"no such file; check the path, or name a file of the hub, as in {example}"))
+    if is_file:
+        absolute = path.absolute()  # not resolved: the hub's cache consists of links whose targets have no suffix
+        return Location(str(absolute), str(absolute.parent), absolute.name)
+    if path.is_file():
+        raise InputError(named.because(f"a file that does not end with {_endings()}; name the model's directory"))
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
+        raise InputError(named.because("no such model directory; check the path, or give a hub id such as gpt2"))
+    return Location(model, model, options.gguf)
+
+
+def _endings() -> str:
+    return " or ".join(f".{name}" for name in MODEL_FILES)
 
 
 @without_collection()
 def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
 
-    Raises InputError, with a fix, for a directory, GGUF file or hub id that cannot be opened, for an unsupported
+    Raises InputError, with a fix, for a directory, file or hub id that cannot be opened, for an unsupported
     architecture and for a missing tokenizer.
     """
     _check_extras(options)
@@ -50,26 +134,29 @@ def open_model(options: ModelOptions) -> ModelSpec:
     choose_device(options.device)
     from transformers import AutoConfig, PretrainedConfig
 
-    name, arguments = found.id, {"revision": options.revision or "main", "local_files_only": options.offline}
+    kind, name, warning = found.kind, found.id, None
+    arguments: dict[str, Any] = {"revision": options.revision or "main", "local_files_only": options.offline}
     arguments["trust_remote_code"] = options.trust_remote_code  # without it, transformers would prompt on a terminal
-    with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
-        with library_errors(Problem.of("model", name), _way_out(options, found)), _hub(options, found):
-            found = downloaded(found, options)
+    with quiet_libraries(options.offline), nullcontext() if kind is None else kind.reading():
+        with library_errors(Problem.of("model", name), _way_out(found)), _hub(options, found):
+            found = _downloaded(found, options)
             _refuse_adapter(found, options)
-            source, header = found.source, None
-            if found.gguf is None:
+            source = found.source
+            if kind is None:
                 _check_layers(name, PretrainedConfig.get_config_dict(source, **arguments)[0])
             else:
-                header = read_header(found.file, Problem.of("model", name))
-                arguments |= {"gguf_file": str(found.file)}
-                _check_layers(name, {"block_count": header.value("block_count")})
+                header = kind.header(found.path, Problem.of("model", name))
+                arguments |= kind.arguments(found.path)
+                _check_layers(name, header.counts())
             config: PretrainedConfig = AutoConfig.from_pretrained(source, **arguments)
             limits, digest = limits_of(config), config_sha256(config)
             _refuse_custom_code(name, config, options)
         tokenizer = _load_tokenizer(found, arguments, options.trust_remote_code)
-        revision = hub_commit(source, options.revision, found.gguf or "config.json") or options.revision
-        weight_files(source, revision, config, found.gguf)  # raises for files outside the model's folder
-        warning = None if header is None else _ignored(name, header, config, tokenizer)
+        revision = hub_commit(source, options.revision, found.file or "config.json") or options.revision
+        weight_files(source, revision, config, found.file)  # raises for files outside the model's folder
+        if kind is not None:
+            with library_errors(Problem.of("model", name), _another(kind)):
+                warning = header.warning(name, config, tokenizer)
     return ModelSpec(
         options,
         name,
@@ -80,7 +167,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
         limits,
         digest,
         tokenizer_sha256(tokenizer),
-        found.gguf,
+        found.file,
         warning,
     )
 
@@ -90,7 +177,19 @@ def needs_download(options: ModelOptions) -> bool:
     found = locate(options)
     if found.is_local or forbidden_by(options.offline):
         return False
-    return not weight_files(found.source, options.revision, gguf=found.gguf)
+    return not weight_files(found.source, options.revision, file=found.file)
+
+
+def _downloaded(found: Location, options: ModelOptions) -> Location:
+    """The location of a hub model's file in the cache, downloaded if needed; any other location unchanged."""
+    from transformers.utils.hub import cached_file
+
+    if found.file is None or found.is_local:
+        return found
+    revision = options.revision or "main"
+    path = cached_file(found.source, found.file, revision=revision, local_files_only=options.offline)
+    assert path is not None
+    return Location(found.id, path.removesuffix(found.file), found.file)
 
 
 def _refuse_adapter(found: Location, options: ModelOptions) -> None:
@@ -98,7 +197,7 @@ def _refuse_adapter(found: Location, options: ModelOptions) -> None:
     from transformers.utils.hub import cached_file
 
     if found.is_local:
-        held = found.gguf is None and (Path(found.source) / ADAPTER).is_file()
+        held = found.file is None and (found.path / ADAPTER).is_file()
     else:
         raises = ("gated_repo", "missing_entries", "connection_errors")
         silent = {f"_raise_exceptions_for_{each}": False for each in raises}
@@ -107,18 +206,6 @@ def _refuse_adapter(found: Location, options: ModelOptions) -> None:
     if held:
         reason = "holds an adapter; merge it into its model first (peft: merge_and_unload, save_pretrained)"
         raise InputError.of("model", options.model, reason)
-
-
-def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """A warning of the parts of the file that transformers ignores; None without such parts."""
-    with library_errors(Problem.of("model", name), "use another GGUF file, or the model in the format of transformers"):
-        ignored = ignored_parts(header, config, tokenizer)
-    if not ignored:
-        return None
-    return (
-        f"{option('model')} {name}: transformers ignores {'; '.join(ignored)}: scores may differ from the "
-        "published model's"
-    )
 
 
 def _check_layers(name: str, fields: Mapping[str, Any]) -> None:
@@ -157,15 +244,14 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
 
     named = Problem.of("model", found.id)
     failure, hint = named.because("its tokenizer cannot be loaded"), "save the tokenizer beside the model"
-    local = Path(found.source)
     files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
-    if found.gguf is not None:
-        failure, hint = named.because("its tokenizer cannot be built"), "use another GGUF file"
-    elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
+    if found.kind is not None:
+        failure, hint = named.because("its tokenizer cannot be built"), f"use another {found.kind.form}"
+    elif found.is_local and not any((found.path / file).exists() for file in files) and not custom_code:
         raise InputError(failure.because(f"none of {', '.join(files)} is in the directory; {hint}"))
     with library_errors(failure, hint), temporary_folder() as empty:
-        # Files of a tokenizer beside a GGUF file would replace the one that it contains.
-        folder = found.source if found.gguf is None else empty
+        # Files of a tokenizer beside a model's file would replace the one that it contains.
+        folder = found.source if found.file is None else empty
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **arguments)
         size = len(tokenizer)
         tokenizer.decode(tokenizer("a b").input_ids)  # some faults of its file show only when it is used
@@ -182,10 +268,16 @@ def _check_extras(options: ModelOptions) -> None:
         check_installed(Problem.of("device_map", "auto"), "multi-gpu", "accelerate")
 
 
-def _way_out(options: ModelOptions, found: Location) -> str:
-    if found.gguf is not None and found.is_local:
-        return "use another GGUF file, or the model in the format of transformers"
-    return f"check the name (of a GGUF file, ID/FILE{SUFFIX}) and {option('revision')}, or {_elsewhere(found)}"
+def _way_out(found: Location) -> str:
+    if found.kind is not None and found.is_local:
+        return _another(found.kind)
+    files = "".join(f" (of a {kind.form}, ID/FILE.{name})" for name, kind in MODEL_FILES.items())
+    return f"check the name{files} and {option('revision')}, or {_elsewhere(found)}"
+
+
+def _another(kind: ModelFile) -> str:
+    """Advice for a file that transformers cannot use."""
+    return f"use another {kind.form}, or the model in the format of transformers"
 
 
 def _elsewhere(found: Location) -> str:

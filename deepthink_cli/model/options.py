@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.model.files import kind_of
 from deepthink_cli.options import MODEL, Flag, Options
 
 if TYPE_CHECKING:  # options are shown in help pages, which are instant
     import torch
 
 POCKET = "pocket"
-_HUB_FILE = re.compile(r"([^./~][^/]*/[^/]+)/(.+\.gguf)")  # a file of a hub repository
+_HUB_FILE = re.compile(r"([^./~][^/]*/[^/]+)/(.+)")  # a file of a hub repository
 TOY = f"{POCKET} is a toy, which knows three tasks"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
@@ -26,7 +27,7 @@ Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downlo
 class ModelOptions(Options):
     """Which model, in which dtype, on which device, by which engine.
 
-    `gguf` is a GGUF file of the model's directory or repository; `ID/FILE.gguf` names both.
+    `gguf` is a file of the model's repository that holds the whole model; `ID/FILE.gguf` names both.
     """
 
     model: Annotated[
@@ -95,7 +96,7 @@ class ModelOptions(Options):
     @classmethod
     def _named_with_its_file(cls, values: Any) -> Any:
         found = _HUB_FILE.fullmatch(str(values.get("model"))) if isinstance(values, dict) else None
-        if found is None or values.get("gguf") is not None or Path(found[0]).exists():
+        if found is None or kind_of(found[2]) is None or values.get("gguf") is not None or Path(found[0]).exists():
             return values
         return {**values, "model": found[1], "gguf": found[2]}
 

@@ -1,15 +1,18 @@
-"""A model before its weights are loaded: configuration, tokenizer, limits, identity, and sizes."""
+"""A model before its weights are loaded (configuration, tokenizer, limits, identity and sizes), and loading them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
-from deepthink_cli.errors import Problem
-from deepthink_cli.io.hub import library_errors
+from deepthink_cli.errors import DeepThinkError, Problem
+from deepthink_cli.io.hub import library_errors, load_failure, quiet_libraries
 from deepthink_cli.model.families import cached_values
+from deepthink_cli.model.files import kind_of
 from deepthink_cli.model.fingerprint import state_sha256, weight_files, weights_sha256
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.options import ModelOptions, choose_device
@@ -18,7 +21,7 @@ from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 FEW = 32  # rows; fewer are scored in less time than preparations for many take
 
@@ -27,10 +30,10 @@ FEW = 32  # rows; fewer are scored in less time than preparations for many take
 class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options of its loading.
 
-    Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or GGUF file. `source` is
-    the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it. `warning` names the parts
-    of the file that transformers ignores. `few_rows`: the model will score fewer than `FEW` rows. Properties never read
-    files; methods may.
+    Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or file. `source` is the
+    directory or hub id that transformers loads, `file` the path of the model's file in it, if any. `warning` names the
+    parts of the file that transformers ignores. `few_rows`: the model will score fewer than `FEW` rows. Properties
+    never read files; methods may.
     """
 
     options: ModelOptions
@@ -42,7 +45,7 @@ class ModelSpec:
     limits: Limits
     config_sha256: str
     tokenizer_sha256: str
-    gguf: str | None = None
+    file: str | None = None
     warning: str | None = None
     few_rows: bool = False
     _identities: dict[str, ModelIdentity] = field(default_factory=dict, repr=False)
@@ -73,7 +76,7 @@ class ModelSpec:
 
     def local_weights(self) -> list[Path]:
         """The weight files on this machine; empty before a download. Raises as `weight_files` does."""
-        return weight_files(self.source, self.revision, self.config, self.gguf)
+        return weight_files(self.source, self.revision, self.config, self.file)
 
     def identify(self) -> ModelIdentity:
         """The identity that memories of this model record.
@@ -93,7 +96,7 @@ class ModelSpec:
                 tokenizer_sha256=self.tokenizer_sha256,
                 dtype=str(self.dtype).removeprefix("torch."),
                 quantize=self.options.quantize,
-                gguf=self.gguf,
+                gguf=self.file,
             )
         return self._identities[state]
 
@@ -110,3 +113,69 @@ class ModelSpec:
         """Size of one iteration's float32 memory of `length` tokens, if all layers are as the configuration says."""
         with library_errors(Problem.of("model", self.id), "correct its config.json"):
             return 4 * length * cached_values(self.config.get_text_config(decoder=True))
+
+
+def load_network(spec: ModelSpec) -> PreTrainedModel:
+    """Load a model's weights, in evaluation mode, onto the device of its options.
+
+    Raises DeepThinkError if the weights are incomplete or damaged.
+    """
+    from transformers import AutoModelForCausalLM
+
+    options, arguments, kind = spec.options, _arguments(spec), kind_of(spec.file)
+    network: PreTrainedModel
+    report: dict[str, Any]
+    try:
+        reading = nullcontext() if kind is None else kind.reading(weights=True)
+        with catch_warnings(), quiet_libraries(options.offline), reading:
+            simplefilter("ignore")  # the format of a pickle is irrelevant to users
+            network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+                spec.source,
+                revision=spec.revision,
+                dtype=spec.dtype,
+                local_files_only=options.offline,
+                trust_remote_code=options.trust_remote_code,
+                weights_only=True,  # for pickled weights, torch's safe loader
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below by name; transformers would refer to its log
+                **arguments,
+            )
+    except Exception as error:  # the libraries raise many types, and the reason is in their message
+        raise load_failure(spec.id, error) from error
+    hint = "get the whole checkpoint" if spec.file is None else "use the model in the format of transformers"
+    if report["mismatched_keys"]:
+        name, stored, needed = min(report["mismatched_keys"])
+        raise DeepThinkError.of(
+            "model",
+            spec.id,
+            f"its weights cannot be loaded: {name} has the shape {list(stored)}, the configuration says "
+            f"{list(needed)}; {hint}",
+        )
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise DeepThinkError.of("model", spec.id, f"{len(missing)} weights are missing, such as {missing[0]}; {hint}")
+    if "device_map" not in arguments:
+        network = network.to(spec.device)  # type: ignore[arg-type]
+    network.requires_grad_(False)
+    network.train(False)
+    return network
+
+
+def _arguments(spec: ModelSpec) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for the file's format, devices and quantization."""
+    from transformers import BitsAndBytesConfig
+
+    options, arguments = spec.options, dict[str, Any]()
+    if (kind := kind_of(spec.file)) is not None:
+        arguments |= kind.arguments(Path(spec.source) / str(spec.file), spec.config)
+    if options.device_map is not None:
+        arguments["device_map"] = options.device_map
+    elif options.quantize is not None:
+        arguments["device_map"] = {"": spec.device}
+    if options.quantize is not None:
+        arguments["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+            load_in_8bit=options.quantize == "8bit",
+            load_in_4bit=options.quantize == "4bit",
+            bnb_4bit_compute_dtype=spec.dtype,
+        )
+    return arguments

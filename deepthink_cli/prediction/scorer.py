@@ -20,8 +20,7 @@ from deepthink_cli.artifact.opening import (
 )
 from deepthink_cli.calibration.basis import BasisInputs, check_calibrations, check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator, own_candidates
-from deepthink_cli.calibration.extended_labels import check_labels, other_score
-from deepthink_cli.calibration.notes import CheckRow, in_use, of_labels
+from deepthink_cli.calibration.notes import CheckRow, check_labels, in_use, of_labels, other_score
 from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource

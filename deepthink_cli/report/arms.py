@@ -37,11 +37,6 @@ def is_rival(technique: str | None) -> bool:
     return found is not None and not found.other_words
 
 
-def without_step(setting: Setting) -> Setting:
-    """The setting with the same values for all update rules."""
-    return replace(setting, momentum=0.0, eta=0.0, update=None)
-
-
 @dataclass(frozen=True)
 class Arm:
     """One side of a comparison: the settings that jobs have in common.
@@ -159,17 +154,12 @@ def varying(arms: Collection[Arm]) -> list[str]:
     return [name for name in FIELDS if len({getattr(arm, name) for arm in arms if arm.has(name)}) > 1]
 
 
-def shared(arms: Sequence[Arm]) -> list[str]:
-    """The fields that are set and in which all arms that have them agree."""
+def title(arms: Sequence[Arm]) -> str:
+    """The fields that are set, and in which all arms that have them agree, as text."""
+    differing, whole = varying(arms), next((arm for arm in arms if not arm.is_read_once), arms[0])
     present = [
         name
         for name in FIELDS
         if name == "eta" or any(arm.has(name) and getattr(arm, name) is not None for arm in arms)
     ]
-    return [name for name in present if name not in varying(arms)]
-
-
-def title(arms: Sequence[Arm]) -> str:
-    """The fields that all arms have in common, as text."""
-    whole = next((arm for arm in arms if not arm.is_read_once), arms[0])
-    return whole.label(shared(arms))
+    return whole.label([name for name in present if name not in differing])

@@ -9,15 +9,13 @@ from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.job_results import JobResults, Seed
 from deepthink_cli.report.tables import LARGE, span
 
-KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}
-
 
 def footnotes(jobs: Sequence[JobResults]) -> list[str]:
     """The footnotes, one line for each kind of omission."""
     return [
         *shortcomings(jobs),
         *_inputs(jobs),
-        *_counts(jobs, "left_out"),
+        *_counts(jobs, "left_out", "Training rows never used as demonstrations"),
         *_asked(jobs, "shots", "Demonstrations (shots)"),
         *_asked(jobs, "labelled", "Labelled rows that corrections are fitted to"),
     ]
@@ -30,7 +28,7 @@ def shortcomings(jobs: Sequence[JobResults]) -> list[str]:
         *_without_baseline(jobs),
         *_same_seeds(jobs),
         *_paired(jobs),
-        *_counts(jobs, "skipped"),
+        *_counts(jobs, "skipped", "Inputs skipped"),
         *_fewer_shots(jobs),
     ]
 
@@ -122,17 +120,13 @@ def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
         for task in dict.fromkeys(job.task for job in family):
             needed = dev if (arm.family, task) in choosing else set()
             for seed in sorted({job.seed for job in family}):
-                state = _state(by_name.get((arm, task, seed)), test, needed)
-                if state:
-                    yield arm, task, seed, state
-
-
-def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
-    """The rows that a job lacks; empty if it is complete."""
-    if job is None:
-        return "no rows"
-    lacking = [("T = ", test - job.test.keys()), ("dev T = ", dev - job.dev.keys())]
-    return ", ".join(f"no {part}{', '.join(map(str, sorted(gap)))}" for part, gap in lacking if gap)
+                job = by_name.get((arm, task, seed))
+                if job is None:
+                    yield arm, task, seed, "no rows"
+                    continue
+                lacking = {"T = ": sorted(test - job.test.keys()), "dev T = ": sorted(needed - job.dev.keys())}
+                if any(lacking.values()):
+                    yield arm, task, seed, _listed(f"no {part}{_listed(gap)}" for part, gap in lacking.items() if gap)
 
 
 def _inputs(jobs: Sequence[JobResults]) -> list[str]:
@@ -154,17 +148,17 @@ def _inputs(jobs: Sequence[JobResults]) -> list[str]:
     return [f"Inputs evaluated{sampled}: {'; '.join(items)}"] if items else []
 
 
-def _counts(jobs: Sequence[JobResults], kind: str) -> list[str]:
-    """The numbers of inputs or training rows (a kind of `KINDS`) that were not used, by reason."""
+def _counts(jobs: Sequence[JobResults], name: str, text: str) -> list[str]:
+    """The numbers of inputs or training rows in a field of results that were not used, by reason."""
     counts: dict[str, dict[str, list[int]]] = {}
-    for name, row in _named_rows(jobs):
-        for reason, count in getattr(row, kind).items():
-            counts.setdefault(reason, {}).setdefault(name, []).append(count)
+    for task, row in _named_rows(jobs):
+        for reason, count in getattr(row, name).items():
+            counts.setdefault(reason, {}).setdefault(task, []).append(count)
     listed = {
-        reason: "; ".join(f"{name} {span(values)}" for name, values in by_name.items())
-        for reason, by_name in counts.items()
+        reason: "; ".join(f"{task} {span(values)}" for task, values in by_task.items())
+        for reason, by_task in counts.items()
     }
-    return [f"{KINDS[kind]} ({reason.replace('_', ' ')}): {names}" for reason, names in listed.items()]
+    return [f"{text} ({reason.replace('_', ' ')}): {names}" for reason, names in listed.items()]
 
 
 def _asked(jobs: Sequence[JobResults], name: str, text: str) -> list[str]:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, total_ordering
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
-from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.experiments.folder import with_shards
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_same_data, grouped, read_results
 from deepthink_cli.io.text import nearest
-from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival, without_step
-from deepthink_cli.report.significance import Discordant
+from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.techniques.registry import find_recorded
 
@@ -33,22 +32,19 @@ def conditions(texts: Sequence[str]) -> dict[str, list[str]]:
     Raises InputError with a line for each text without `=` and each unknown field.
     """
     problems, values = Problems(), dict[str, list[str]]()
-    for name, value in problems.each(_condition, texts):
-        values.setdefault(name, []).append(value)
+    for text in texts:
+        name, equals, value = text.partition("=")
+        field = name.strip().replace("-", "_")
+        if not equals:
+            problems.add(Problem.of("where", text, "write FIELD=VALUE, as in eta=0.1"))
+        elif field not in FIELDS:
+            near = nearest(field, FIELDS)
+            hint = f"the fields are {', '.join(FIELDS)}" if near is None else f"did you mean {near}?"
+            problems.add(Problem.of("where", text, f"a setting has no field {field!r}; {hint}"))
+        else:
+            values.setdefault(field, []).append(value.strip())
     problems.raise_any()
     return values
-
-
-def _condition(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError.of("where", text, "write FIELD=VALUE, as in eta=0.1")
-    field = name.strip().replace("-", "_")
-    if field not in FIELDS:
-        near = nearest(field, FIELDS)
-        hint = f"the fields are {', '.join(FIELDS)}" if near is None else f"did you mean {near}?"
-        raise InputError.of("where", text, f"a setting has no field {field!r}; {hint}")
-    return field, value.strip()
 
 
 def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[Result]:
@@ -61,7 +57,10 @@ def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[
     for name, values in wanted.items():
         known = list(dict.fromkeys(getattr(row.setting, name) for row in rows))
         for value in values:
-            problems.tried(_check_present, name, value, known)
+            if not any(_equal(each, value) for each in known):
+                more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+                reason = f"no row has it; {name} is {', '.join(map(_text, known[:SHOWN]))}{more}"
+                problems.add(Problem.of("where", f"{name}={value}", reason))
         accepted = {each for each in known if any(_equal(each, value) for value in values)}
         selected = [row for row in selected if getattr(row.setting, name) in accepted]
     problems.raise_any()
@@ -69,13 +68,6 @@ def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[
         named = " ".join(f"{option('where')} {name}={value}" for name, values in wanted.items() for value in values)
         raise InputError(f"{named}: there are rows with each of these values, but none with all; omit one")
     return selected
-
-
-def _check_present(field: str, value: str, known: Sequence[object]) -> None:
-    if not any(_equal(each, value) for each in known):
-        names = list(map(_text, known))
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        raise InputError.of("where", f"{field}={value}", f"no row has it; {field} is {', '.join(names[:SHOWN])}{more}")
 
 
 def _equal(actual: object, value: str) -> bool:
@@ -145,11 +137,6 @@ class Comparison:
         """The accuracy of the result."""
         return self.result.accuracy if self.answers is None else _share(self.answers[1], self.result)
 
-    @property
-    def discordant(self) -> Discordant | None:
-        """The inputs that only one of the two gets right."""
-        return None if self.answers is None else Discordant.of(*self.answers)
-
 
 def mean_plain(comparisons: Sequence[Comparison]) -> float | None:
     """The accuracy of the baselines, the mean over tasks; None if one is missing."""
@@ -174,12 +161,19 @@ def _share(answers: Sequence[bool], whole: Result) -> float:
 
 
 def _compared_with(setting: Setting) -> Setting:
-    """The setting without the fields that may differ between a row and its baseline."""
+    """The setting without its digests, and without the fields that may differ between a row and its baseline."""
     return replace(
-        without_step(setting.without_digests),
+        setting,
         technique=None if is_rival(setting.technique) else setting.technique,
         iteration=1,
         positions="",
+        momentum=0.0,
+        eta=0.0,
+        update=None,
+        demonstrations_sha256=None,
+        rows_sha256=None,
+        labelled_sha256=None,
+        weights_sha256=None,
     )
 
 
@@ -200,23 +194,19 @@ PARTS: tuple[Part, ...] = get_args(Part)
 CONSTANT = ("model_sha256", "task_sha256", "split", "limit")
 
 
-@total_ordering
-@dataclass(frozen=True)
-class Seed:
-    """The seed of the demonstrations, and the seed of their order if there is one."""
+class Seed(NamedTuple):
+    """The seed of the demonstrations, and the seed of their order; -1 for the task's own order."""
 
     number: int
-    order: int | None = None
+    order: int
+
+    @classmethod
+    def of(cls, setting: Setting) -> Seed:
+        """The seeds of a row."""
+        return cls(setting.seed, -1 if setting.order_seed is None else setting.order_seed)
 
     def __str__(self) -> str:
-        return f"seed {self.number}" if self.order is None else f"seed {self.number} in order {self.order}"
-
-    def __lt__(self, other: Seed) -> bool:
-        return self._key < other._key
-
-    @property
-    def _key(self) -> tuple[int, int]:
-        return self.number, -1 if self.order is None else self.order
+        return f"seed {self.number}" if self.order < 0 else f"seed {self.number} in order {self.order}"
 
 
 @dataclass
@@ -276,7 +266,7 @@ def _rows(run: Path) -> list[Result]:
 
 def _position(setting: Setting, places: Mapping[str, int]) -> tuple[Any, ...]:
     """The place of a row: tasks by their `places` in the catalogue, or by name without a place."""
-    seed = Seed(setting.seed, setting.order_seed)
+    seed = Seed.of(setting)
     task = (places.get(setting.task, len(places)), _natural(setting.task))
     return (_natural(setting.model), *task, seed, Arm.of(setting, SPLITTING).sort_key, setting.part, setting.iteration)
 
@@ -303,10 +293,16 @@ def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) ->
     jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
     constant: dict[tuple[Arm, str, Part], Setting] = {}
     for row in rows:
-        setting, seed = row.setting, Seed(row.setting.seed, row.setting.order_seed)
+        setting, seed = row.setting, Seed.of(row.setting)
         arm = Arm.of(setting, splitting)
         job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
-        _check_constant(constant.setdefault((arm, setting.task, setting.part), setting), setting)
+        expected = constant.setdefault((arm, setting.task, setting.part), setting)
+        for name in CONSTANT:
+            if (known := getattr(expected, name)) != (value := getattr(setting, name)):
+                raise InputError(
+                    f"{setting.task}: rows of {setting.model} differ in {name} ({known}, {value}) and cannot be "
+                    f"averaged; choose some of them with {option('where')}, or report their runs one at a time"
+                )
         job.part(setting.part)[setting.iteration] = row
     baselines = baselines_among(every if among is None else among)
     for job in jobs.values():
@@ -337,14 +333,3 @@ def _unique(results: Iterable[Result]) -> list[Result]:
             where = f"{setting.model}, {setting.task}, seed {setting.seed}, T = {setting.iteration}"
             raise InputError(f"{where}: two different results for one setting; give one run that has it, not both")
     return list(by_key.values())
-
-
-def _check_constant(expected: Setting, setting: Setting) -> None:
-    """Raise InputError if the settings of two rows of an arm on a task differ in what must not be averaged over."""
-    for name in CONSTANT:
-        first, value = getattr(expected, name), getattr(setting, name)
-        if first != value:
-            raise InputError(
-                f"{setting.task}: rows of {setting.model} differ in {name} ({first}, {value}) and cannot be averaged; "
-                f"choose some of them with {option('where')}, or report their runs one at a time"
-            )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
-from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import COMPARED, Arm, title, varying
 from deepthink_cli.report.cells import PUBLISHED, texts, values
@@ -34,15 +34,56 @@ class Page:
     footnotes: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Report(Page):
-    """A page of tables, and the rows that it shows.
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The jobs of runs in tables: Deep-Thinking against plain in-context learning, over seeds.
 
-    `brief` is the page without `DETAILS`, and with the notes on what is missing alone.
+    `source` names the runs. `iteration` is the T to report (default: the best on the dev rows; without dev rows, the
+    last); `published` adds published figures, such as the paper's; `all_tasks` shows every task of a group that has
+    more than ten; `details` asks a format that has a brief form for the whole one. `line` is the command line of the
+    report. What is made of them raises InputError for an iteration that no run has, and for jobs without a row to
+    report.
     """
 
-    rows: Sequence[TableRow]
-    brief: Page
+    source: str
+    jobs: Sequence[JobResults]
+    iteration: int | None = None
+    published: bool = False
+    all_tasks: bool = False
+    details: bool = False
+    line: str = ""
+
+    @cached_property
+    def _found(self) -> tuple[list[TableRow], list[str]]:
+        rows = [row for row in summarize(self.jobs, self.iteration) if self.all_tasks or not row.is_detail]
+        if not rows:
+            reason = "no seed has test rows at the T to report; score it, see run --at"
+            raise InputError(f"{self.source}: {reason}", *footnotes(self.jobs))
+        return _with_published(rows) if self.published else (rows, [])
+
+    @property
+    def rows(self) -> list[TableRow]:
+        """The rows of the tables, with the published figures."""
+        return self._found[0]
+
+    @cached_property
+    def page(self) -> Page:
+        """The tables with all columns and footnotes."""
+        return self._page((), footnotes(self.jobs))
+
+    @cached_property
+    def brief(self) -> Page:
+        """The tables without `DETAILS`, with footnotes on what is missing alone."""
+        same = len({len(row.scores) for row in self.rows}) == 1  # then the legend has the number of seeds
+        return self._page((*DETAILS, "seeds") if same else DETAILS, shortcomings(self.jobs))
+
+    def _page(self, hidden: Collection[str], notes: Sequence[str]) -> Page:
+        rows, about = self._found
+        columns, sections = _tables(rows, hidden)
+        arms = list(dict.fromkeys(row.arm for row in rows))
+        return Page(
+            self.source, title(arms), columns, sections, _legend(rows, columns, self.iteration), [*notes, *about]
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """The numbers of every row, to six significant digits; accuracies are in [0, 1]."""
@@ -52,59 +93,17 @@ class Report(Page):
         """The rows with their legend and notes, as JSON values."""
         return {
             "runs": self.source,
-            "title": self.title,
+            "title": self.page.title,
             "rows": self.records(),
-            "legend": self.legend,
-            "footnotes": self.footnotes,
+            "legend": self.page.legend,
+            "footnotes": self.page.footnotes,
         }
-
-    def _repr_html_(self) -> str:
-        """The tables with their legend and footnotes, for notebooks."""
-        tables = [html_table(self.columns, rows, heading or self.title) for heading, rows in self.sections]
-        return "\n".join([*tables, html_paragraphs([*self.legend, *self.footnotes])])
-
-
-def report_of(
-    source: str,
-    jobs: Sequence[JobResults],
-    iteration: int | None = None,
-    published: bool = False,
-    tasks: bool = False,
-) -> Report:
-    """Tables of the jobs of runs: Deep-Thinking against plain in-context learning, over seeds.
-
-    `source` names the runs. `iteration` is the T to report (default: the best on the dev rows; without dev rows, the
-    last); `published` adds published figures, such as the paper's; `tasks` shows every task of a group that has more
-    than ten. Raises InputError for an iteration that no run has, and for jobs without a row to report.
-    """
-    rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
-    notes = footnotes(jobs)
-    if not rows:
-        raise InputError(f"{source}: no seed has test rows at the T to report; score it, see run --at", *notes)
-    about = list[str]()
-    if published:
-        rows, about = _with_published(rows)
-        notes += about
-    arms = list(dict.fromkeys(row.arm for row in rows))
-    columns, sections = _tables(rows)
-    same = len({len(row.scores) for row in rows}) == 1  # then the legend has the number of seeds
-    short, brief = _tables(rows, (*DETAILS, "seeds") if same else DETAILS)
-    return Report(
-        source=source,
-        title=title(arms),
-        columns=columns,
-        sections=sections,
-        legend=_legend(rows, columns, iteration),
-        footnotes=notes,
-        rows=rows,
-        brief=Page(source, title(arms), short, brief, _legend(rows, short, iteration), [*shortcomings(jobs), *about]),
-    )
 
 
 Sections = list[tuple[str, list[list[str]]]]
 
 
-def _tables(rows: Sequence[TableRow], hidden: Collection[str] = ()) -> tuple[list[str], Sections]:
+def _tables(rows: Sequence[TableRow], hidden: Collection[str]) -> tuple[list[str], Sections]:
     """The columns that have figures, without the `hidden` ones, and the tables.
 
     There is a table for each arm with a row for each task; if arms differ in their methods, a table for each task or

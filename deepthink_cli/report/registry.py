@@ -1,4 +1,4 @@
-"""The formats of a report by name, as `report --output-format` takes them.
+"""What is registered for reports: formats, as `--output-format` takes them, and forms of figures.
 
 Libraries do not escape all of Markdown: tabulate 0.10 and pytablewriter 1.2 leave `*`, `_` and `<` as they are;
 great_tables 1.1 writes no Markdown.
@@ -9,40 +9,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, get_args
+
+from pydantic import BaseModel, ConfigDict
 
 from deepthink_cli.io.text import json_line, markdown_text, printable
 from deepthink_cli.registry import Registry, instance_of, loaded
 
 if TYPE_CHECKING:
-    from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.page import Page, Report
-
-
-@dataclass(frozen=True, eq=False)
-class Reported:
-    """A report of jobs, for formats; `line` is the command line of the report.
-
-    `details` asks a format that has a brief form for the whole one.
-
-    The other fields are as in `report_of`.
-    """
-
-    source: str
-    jobs: Sequence[JobResults]
-    iteration: int | None = None
-    published: bool = False
-    all_tasks: bool = False
-    line: str = ""
-    details: bool = False
-
-    @cached_property
-    def page(self) -> Report:
-        """The tables, made on first use; raises as `report_of` does."""
-        from deepthink_cli.report.page import report_of
-
-        return report_of(self.source, self.jobs, self.iteration, self.published, self.all_tasks)
 
 
 @dataclass(frozen=True)
@@ -54,16 +29,16 @@ class Format:
     `without` names options of tables and pages that the format does not take.
     """
 
-    write: Callable[[Reported, Any], Sequence[str] | None] | str
+    write: Callable[[Report, Any], Sequence[str] | None] | str
     summary: str
     source: str = ""
     suffixes: tuple[str, ...] = ()
     is_folder: bool = False
     without: tuple[str, ...] = ()
 
-    def __call__(self, reported: Reported, output: Any) -> Sequence[str]:
+    def __call__(self, report: Report, output: Any) -> Sequence[str]:
         """Write the report; raises as `write` does."""
-        return loaded(self.write)(reported, output) or ()
+        return loaded(self.write)(report, output) or ()
 
 
 def markdown(page: Page) -> str:
@@ -92,22 +67,22 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def _markdown(reported: Reported, file: TextIO) -> None:
-    file.write(markdown(reported.page))
+def _markdown(report: Report, file: TextIO) -> None:
+    file.write(markdown(report.page))
 
 
-def _csv(reported: Reported, file: TextIO) -> Sequence[str]:
+def _csv(report: Report, file: TextIO) -> Sequence[str]:
     """A header and the rows; an absent value is an empty field."""
-    rows = reported.page.records()
+    rows = report.records()
     out = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     out.writeheader()
     for row in rows:
         out.writerow({name: printable(value) if isinstance(value, str) else value for name, value in row.items()})
-    return reported.page.footnotes
+    return report.page.footnotes
 
 
-def _json(reported: Reported, file: TextIO) -> None:
-    file.write(json_line(reported.page.as_json()))
+def _json(report: Report, file: TextIO) -> None:
+    file.write(json_line(report.as_json()))
 
 
 FORMATS: Registry[Format] = Registry(
@@ -125,3 +100,39 @@ FORMATS: Registry[Format] = Registry(
     },
     instance_of(Format),
 )
+
+
+class FigureOptions(BaseModel):
+    """What a figure shows, as a study file says; `kind` is the name of its form."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class FigureForm:
+    """A form of a study's figure, which a study file names as `kind`.
+
+    `options` are the fields of the figure in the file; their `kind` is a `Literal` of the form's name. `draw` makes a
+    figure of matplotlib of them and the jobs (`report/job_results.py`), in the style that is set, and raises InputError
+    if there is nothing to draw yet. A form that is a table has `latex` instead, which makes the text of a .tex file of
+    them, the jobs, the name and the title of the study. Both are functions, or where they are found
+    (`module:function`).
+    """
+
+    options: type[FigureOptions]
+    draw: Callable[[Any, Any], Any] | str | None
+    summary: str
+    source: str
+    latex: Callable[[Any, Any, str, str], str] | str | None = None
+
+
+def _checked(name: str, value: Any) -> FigureForm:
+    form = instance_of(FigureForm)(name, value)
+    if get_args(form.options.model_fields["kind"].annotation) != (name,):
+        raise ValueError(f"its options have another kind than {name!r}")
+    return form
+
+
+FORMS: Registry[FigureForm] = Registry("forms", {}, _checked)

@@ -1,4 +1,4 @@
-"""Significance of differences: Student's interval, Wilcoxon's signed-rank test, McNemar's test."""
+"""Significance of differences: Student's interval, Wilcoxon's signed-rank test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deepthink_cli.evaluation.metrics import mcnemar, mean_ci95
+from deepthink_cli.evaluation.metrics import mean_ci95
 
 
 @dataclass(frozen=True)
@@ -21,25 +21,6 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         """The spread of at least one value."""
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-
-
-@dataclass(frozen=True)
-class Discordant:
-    """Inputs that only one of two labellings got right: `gained` only by the second, `lost` only by the first."""
-
-    gained: int
-    lost: int
-
-    @classmethod
-    def of(cls, before: Sequence[bool], after: Sequence[bool]) -> Discordant:
-        """Those of two labellings of the same inputs, given by whether each answer is right."""
-        changed = [second for first, second in zip(before, after, strict=True) if first != second]
-        return cls(sum(changed), len(changed) - sum(changed))
-
-    @property
-    def p(self) -> float:
-        """Exact two-sided McNemar p of the discordant inputs."""
-        return mcnemar(self.gained, self.lost)
 
 
 @dataclass(frozen=True)
@@ -71,27 +52,22 @@ class Paired:
 
     @property
     def wilcoxon_p(self) -> float | None:
-        """Exact signed-rank p."""
-        return wilcoxon_p(self.steps)
+        """Their exact two-sided Wilcoxon signed-rank p, ties and zeros included.
 
+        Zeros are dropped and ties share their mean rank (Wilcoxon 1945). The null distribution is exact, over all 2^n
+        signs of these ranks. None for fewer than two differences; 1 if all are zero.
+        """
+        import numpy as np
 
-def wilcoxon_p(values: Sequence[float]) -> float | None:
-    """Exact two-sided Wilcoxon signed-rank p of paired differences, ties and zeros included.
-
-    Zeros are dropped and ties share their mean rank (Wilcoxon 1945). The null distribution is exact, over all 2^n signs
-    of these ranks. None for fewer than two differences; 1 if all are zero.
-    """
-    import numpy as np
-
-    if len(values) < 2:
-        return None
-    nonzero = [value for value in values if value]
-    _, places, counts = np.unique(np.abs(nonzero), return_inverse=True, return_counts=True)
-    ranks = (2 * counts.cumsum() - counts + 1)[places].tolist()  # doubled, so that the mean rank of a tie is whole
-    ways = [1] + [0] * sum(ranks)  # ways[s]: sign patterns whose positive ranks add up to s
-    for rank in ranks:
-        for total in range(len(ways) - 1, rank - 1, -1):
-            ways[total] += ways[total - rank]
-    positive = sum(rank for rank, value in zip(ranks, nonzero, strict=True) if value > 0)
-    smaller = min(positive, sum(ranks) - positive)
-    return min(1.0, 2 * sum(ways[: smaller + 1]) / (1 << len(ranks)))
+        if len(self.steps) < 2:
+            return None
+        nonzero = [step for step in self.steps if step]
+        _, places, counts = np.unique(np.abs(nonzero), return_inverse=True, return_counts=True)
+        ranks = (2 * counts.cumsum() - counts + 1)[places].tolist()  # doubled, so that the mean rank of a tie is whole
+        ways = [1] + [0] * sum(ranks)  # ways[s]: sign patterns whose positive ranks add up to s
+        for rank in ranks:
+            for total in range(len(ways) - 1, rank - 1, -1):
+                ways[total] += ways[total - rank]
+        positive = sum(rank for rank, step in zip(ranks, nonzero, strict=True) if step > 0)
+        smaller = min(positive, sum(ranks) - positive)
+        return min(1.0, 2 * sum(ways[: smaller + 1]) / (1 << len(ranks)))

@@ -6,14 +6,13 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.metrics import ALPHA
-from deepthink_cli.experiments.results import Setting, grouped
+from deepthink_cli.evaluation.metrics import ALPHA, mcnemar
+from deepthink_cli.experiments.results import grouped
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.job_results import Comparison, JobResults, Seed, different_seeds, mean_plain
-from deepthink_cli.report.significance import Discordant, Paired, Spread
+from deepthink_cli.report.significance import Paired, Spread
 
 LARGE = 10  # the most tasks of a group that are shown one by one; larger groups are shown by their means
 
@@ -56,7 +55,7 @@ def span(numbers: Collection[int]) -> str:
 
 
 @dataclass(frozen=True)
-class TaskScore:
+class TaskScore(Comparison):
     """The reported result of one arm with one seed on one task, and its baseline.
 
     The arm has no eta if it was chosen among several; `on_dev`: T (and eta) were chosen on dev rows. `oracle` is the
@@ -66,19 +65,8 @@ class TaskScore:
     arm: Arm
     task: str
     seed: Seed
-    comparison: Comparison
     oracle: float
     on_dev: bool
-
-    @property
-    def setting(self) -> Setting:
-        """What identifies the result."""
-        return self.comparison.result.setting
-
-    @property
-    def demonstrations(self) -> str:
-        """The digest of the demonstrations in their order."""
-        return self.comparison.result.demonstrations_sha256
 
 
 @dataclass(frozen=True)
@@ -90,12 +78,12 @@ class Score:
     @cached_property
     def plain(self) -> float | None:
         """The accuracy of the baselines, the mean over tasks; None if one is missing."""
-        return mean_plain([each.comparison for each in self.of_tasks])
+        return mean_plain(self.of_tasks)
 
     @cached_property
     def thinking(self) -> float:
         """The accuracy at the reported T, the mean over tasks."""
-        return statistics.fmean(each.comparison.thinking for each in self.of_tasks)
+        return statistics.fmean(each.thinking for each in self.of_tasks)
 
     @cached_property
     def oracle(self) -> float:
@@ -103,21 +91,19 @@ class Score:
         return statistics.fmean(each.oracle for each in self.of_tasks)
 
     @cached_property
-    def answers(self) -> Discordant:
-        """The inputs that only the baseline or only the reported T gets right, summed over tasks."""
-        found = [each.comparison.discordant for each in self.of_tasks]
-        known = [each for each in found if each is not None]
-        return Discordant(sum(each.gained for each in known), sum(each.lost for each in known))
+    def changed(self) -> tuple[int, int]:
+        """The number of inputs that only the reported T, and that only the baseline gets right, summed over tasks."""
+        answers = [each.answers for each in self.of_tasks if each.answers is not None]
+        steps = [after - before for pair in answers for before, after in zip(*pair, strict=True)]
+        return steps.count(1), steps.count(-1)
 
 
-class PublishedFigure(Protocol):
+@dataclass(frozen=True)
+class PublishedFigure:
     """One published accuracy, in percent, and the number of its table."""
 
-    @property
-    def accuracy(self) -> float: ...
-
-    @property
-    def table(self) -> int: ...
+    accuracy: float
+    table: int
 
 
 @dataclass(frozen=True)
@@ -174,17 +160,21 @@ class TableRow:
     @property
     def inputs(self) -> int:
         """The number of evaluated inputs of a seed, of all tasks together; the largest if seeds differ."""
-        return max(sum(each.comparison.result.n for each in score.of_tasks) for score in self.scores)
+        return max(sum(each.result.n for each in score.of_tasks) for score in self.scores)
 
     @property
     def better(self) -> int:
         """The number of seeds with significantly more right answers, by McNemar."""
-        return sum(score.answers.p < ALPHA and score.answers.gained > score.answers.lost for score in self.scores)
+        return sum(
+            gained > lost and mcnemar(gained, lost) < ALPHA for gained, lost in (score.changed for score in self.scores)
+        )
 
     @property
     def worse(self) -> int:
         """The number of seeds with significantly fewer right answers, by McNemar."""
-        return sum(score.answers.p < ALPHA and score.answers.gained < score.answers.lost for score in self.scores)
+        return sum(
+            gained < lost and mcnemar(gained, lost) < ALPHA for gained, lost in (score.changed for score in self.scores)
+        )
 
     @property
     def on_dev(self) -> bool:
@@ -194,12 +184,12 @@ class TableRow:
     @property
     def iterations(self) -> list[int]:
         """The reported T of every seed and task."""
-        return [each.setting.iteration for each in self.of_tasks]
+        return [each.result.setting.iteration for each in self.of_tasks]
 
     @property
     def etas(self) -> list[float]:
         """The reported eta of every seed and task; none of a trained memory."""
-        return [each.setting.eta for each in self.of_tasks if not each.setting.is_trained]
+        return [setting.eta for each in self.of_tasks if not (setting := each.result.setting).is_trained]
 
 
 def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:
@@ -226,7 +216,9 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
             whole = [Score(tuple(scores)) for scores in of_seeds if len(scores) == len(tasks)]
             if tasks and whole:
                 known = [score for score in whole if score.plain is not None] or whole
-                different = different_seeds(known, lambda score: tuple(each.demonstrations for each in score.of_tasks))
+                different = different_seeds(
+                    known, lambda score: tuple(each.result.demonstrations_sha256 for each in score.of_tasks)
+                )
                 detail = is_detail(name, groups)
                 rows.append(TableRow(arm, name, len(tasks), len(members), name in groups, detail, tuple(different)))
     return rows
@@ -260,8 +252,9 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[TaskSco
             chosen = first, of_arm if arm.is_read_once else iteration or of_arm
         if chosen is not None and chosen[1] in chosen[0].test:
             oracle = max(row.accuracy for job in sharing for row in job.test.values())
-            comparison = chosen[0].compared(chosen[1])
-            scores.append(TaskScore(arm, task, seed, comparison, oracle, chosen_among is not None))
+            job, t = chosen
+            baseline = job.baselines.get("test")
+            scores.append(TaskScore(job.test[t], baseline, arm, task, seed, oracle, chosen_among is not None))
     return scores
 
 

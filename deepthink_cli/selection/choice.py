@@ -11,27 +11,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.examples import DemonstrationSet, Query, example_of, read_queries
+from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.cache import Store
-from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
+from deepthink_cli.io.tables import columns_of, writing_rows
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Selected
-from deepthink_cli.registry import loaded
-from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
-from deepthink_cli.selection.registry import Choice, Pool, SelectionMethod
-
-_SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
+from deepthink_cli.selection.registry import READERS, Choice, Pool, SelectionMethod
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,21 +67,6 @@ class Chosen:
         """The chosen rows as they were read, in reading order."""
         for place in self.places:
             yield {name: jsonable(value) for name, value in self.pool.row(place).items()}
-
-    def score_rows(self) -> Iterator[dict[str, Any]]:
-        """Every row of the pool: its index, label and score, and its place in the choice, or why it was set aside.
-
-        `score` is null if the method gives this row no score.
-        """
-        order = {place: number for number, place in enumerate(self.places)}
-        for place, query in enumerate(self.pool.queries):
-            yield {
-                "index": place,
-                "label": query.gold,
-                "score": jsonable(self.scores.get(place)),
-                "chosen": order.get(place),
-                **({"set_aside": self.pool.set_aside[place]} if place in self.pool.set_aside else {}),
-            }
 
     def as_json(self) -> dict[str, Any]:
         """The choice as JSON values."""
@@ -168,13 +147,9 @@ def choose_demonstrations(
     rows_read = [pool.queries[place] for place in places]
     balanced = _balances(pool, options)
     rows = Pool(rows_read, balanced=balanced, groups=input_groups(rows_read, pool.template, pool.labels))
-    read = cached = 0
-    if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
-        rows, read = _observed(engine, pool, rows, method, queries, store, tell)
-        cached = len(rows) + len(queries) - read
-    if engine is not None and method.trials is not None:
-        made = loaded(method.trials)(engine, rows.rows, pool.template, pool.labels, chat, store, tell)
-        rows = replace(rows, trials=made)
+    if engine is not None:
+        for read in dict.fromkeys(READERS[part] for part in method.reads if part in READERS):
+            rows = read(engine, pool, rows, method.reads, queries, chat, store, tell)
     choice = _choice(method, rows, options)
     order = list(choice.rows)
     if not choice.ordered:
@@ -197,31 +172,11 @@ def choose_demonstrations(
             model=None if identity is None else identity.id,
             model_sha256=None if identity is None else identity.contents_sha256,
         ),
-        observed=read,
-        cached=cached,
+        observed=rows.observed,
+        cached=rows.cached,
         sets=0 if rows.trials is None else rows.trials.sets_read,
         scored=0 if rows.trials is None else rows.trials.inputs_scored,
     )
-
-
-def _observed(
-    engine: Engine,
-    pool: PoolRows,
-    rows: Pool,
-    method: SelectionMethod,
-    queries: Sequence[Query],
-    store: Store | None,
-    tell: Tell,
-) -> tuple[Pool, int]:
-    """The pool with the hidden states and probabilities of its rows and of the queries, and how many were read."""
-    observe = Observer(engine, pool.template, [*rows.rows, *queries], "tokens" in method.reads, store)
-    features = observe(rows.rows, tell)
-    rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
-    if not queries:
-        return rows, features.read
-    targets = observe(queries, tell)
-    rows = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens)
-    return rows, features.read + targets.read
 
 
 def _choice(method: SelectionMethod, rows: Pool, options: SelectOptions) -> Choice:
@@ -235,23 +190,19 @@ def _choice(method: SelectionMethod, rows: Pool, options: SelectOptions) -> Choi
     for label, share in rows.shares(options.shots).items():
         numbers = rows.by_label[label]
         if share:
-            choice = method(_part(rows, numbers), share, draw, options.own)
+            part = replace(
+                rows,
+                rows=[rows.rows[number] for number in numbers],
+                groups=rows.inputs[numbers].tolist(),
+                hidden=None if rows.hidden is None else rows.hidden[numbers],
+                probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
+                tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],
+            )
+            choice = method(part, share, draw, options.own)
             chosen += [numbers[row] for row in choice.rows]
             if choice.scores is not None:
                 scores[numbers], scored = choice.scores, True
     return Choice(chosen, scores if scored else None)
-
-
-def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
-    """Some rows of a pool as a pool."""
-    return replace(
-        rows,
-        rows=[rows.rows[number] for number in numbers],
-        groups=rows.inputs[numbers].tolist(),
-        hidden=None if rows.hidden is None else rows.hidden[numbers],
-        probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
-        tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],
-    )
 
 
 def select(
@@ -271,7 +222,11 @@ def select(
     spec = None if model is None else find_model(model, tell)
     if spec is not None:
         pool = pool.fitting(spec.tokenizer, spec.limits)
-        queries = _fitting(spec, pool, queries, tell)
+        fit, count = fits(spec.tokenizer, spec.limits, pool.template), len(queries)
+        queries = [query for query in queries if fit(query)]
+        _tell_of({TOO_LONG: count - len(queries)}, option("for"), tell)
+        if count and not queries:
+            raise InputError.of("for", None, f"no query fits {spec.id}; give shorter ones")
     _tell_of({**pool.left_out, **pool.reasons}, pool.name, tell)
     pool = pool.sampled(options.pool_size, options.seed)
     check_choice(pool, options, queries)
@@ -279,19 +234,13 @@ def select(
     started = time.perf_counter()
     chosen = choose_demonstrations(engine, pool, options, store, tell, queries)
     chosen = replace(chosen, seconds=time.perf_counter() - started)
-    _check_labels(chosen, tell)
+    if missing := [label for label, count in chosen.labels.items() if not count]:
+        way = (
+            f"give all to deepthink think {option('labels')} (a {option('task')} has its own), or use "
+            f"{option('balance')}"
+        )
+        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
     return chosen
-
-
-def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
-    """The queries of a file, for which demonstrations are chosen; its labels are not read.
-
-    Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
-    """
-    queries = list(read_queries(source, pool.template, pool.labels))
-    if pool.check_queries is not None:
-        pool.check_queries((f"{option('for')} {query.where}", query) for query in queries)
-    return queries
 
 
 def write_selection(chosen: Chosen, output: str | Path) -> None:
@@ -301,43 +250,7 @@ def write_selection(chosen: Chosen, output: str | Path) -> None:
         write(rows)
 
 
-def write_scores(chosen: Chosen, path: str | Path) -> None:
-    """Write a row for every row of the pool (`Chosen.score_rows`); the suffix decides the format."""
-    with writing_rows(path, _SCORES, "pool_scores") as write:
-        write(chosen.score_rows())
-
-
-def check_output_holds(pool: PoolRows, output: str | Path) -> None:
-    """Raise InputError for an output of unknown format, and for a table if rows of the pool hold lists."""
-    check_suffix(output)
-    for place in range(len(pool.queries)) if is_table(output) else ():
-        for name, value in pool.row(place).items():
-            if isinstance(value, list | dict):
-                raise InputError.of("output", output, f"{name!r} holds a list, which no table does; write .jsonl")
-
-
-def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
-    """The queries that fit the model; raises InputError if none of them fits."""
-    fit = fits(spec.tokenizer, spec.limits, pool.template)
-    fitting = [query for query in queries if fit(query)]
-    _tell_of({TOO_LONG: len(queries) - len(fitting)}, option("for"), tell)
-    if queries and not fitting:
-        raise InputError.of("for", None, f"no query fits {spec.id}; give shorter ones")
-    return fitting
-
-
 def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:
     for reason, count in counts.items():
         if count:
             tell(Note(f"{name}: {count} {'row' if count == 1 else 'rows'} left out: {reason}"))
-
-
-def _check_labels(chosen: Chosen, tell: Tell) -> None:
-    """Warn if no row of a label was chosen."""
-    missing = [label for label, count in chosen.labels.items() if not count]
-    if missing:
-        way = (
-            f"give all to deepthink think {option('labels')} (a {option('task')} has its own), or use "
-            f"{option('balance')}"
-        )
-        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from types import FunctionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError, option
@@ -24,21 +25,6 @@ if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are
 Reads = Literal["hidden", "probabilities", "tokens", "trials", "queries"]
 
 
-class Trials(Protocol):
-    """Trials of demonstrations with the model (plain in-context learning, T = 1); results of the cache do not count."""
-
-    sets_read: int
-    inputs_scored: int
-
-    def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
-        """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
-
-        `sets` are lists of pool rows in reading order, which may be empty (zero-shot). `rows` are the classified pool
-        rows, whose labels the model does not read. Each distinct set is read once, and results are cached.
-        """
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Labelled rows in the order of their contents, so that ties do not depend on the file's order.
@@ -47,8 +33,9 @@ class Pool:
     model. `hidden` (n, W) are the hidden states before the model's head at the token that predicts the label, in
     zero-shot prompts; `probabilities` (n, C) are the labels' probabilities there; `tokens` has the hidden states (s, W)
     of every row's own tokens. `target_hidden` and `target_tokens` are the hidden states of the queries of the choice
-    (--for). `balanced` asks for equal numbers of every label. `groups` has the number of every row's input
-    (`input_groups`); None if all inputs differ.
+    (--for). `trials` tries sets of rows as demonstrations. `balanced` asks for equal numbers of every label. `groups`
+    has the number of every row's input (`input_groups`); None if all inputs differ. The model read `observed` of the
+    rows and queries, and `cached` came from the cache.
     """
 
     rows: Sequence[Query]
@@ -57,9 +44,11 @@ class Pool:
     tokens: Sequence[States] | None = None
     target_hidden: States | None = None
     target_tokens: Sequence[States] | None = None
-    trials: Trials | None = None
+    trials: Any = None
     balanced: bool = False
     groups: Sequence[int] | None = None
+    observed: int = 0
+    cached: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -134,8 +123,7 @@ class SelectionMethod:
     label separately. A method that is `balanced_by_default` chooses so unless asked otherwise, as its source does.
     `cost` is in passes of the model. A method `in_file_order` gets the rows in the order of their file, not of their
     content. A method that does not `draw` chooses the same rows for every seed. `options` are the method's own options,
-    all with defaults. A method that reads trials balances itself, and has in `trials` the class that makes them, or its
-    place: with an engine, the rows, the template, the labels, the conversation, the cache and the receiver of progress.
+    all with defaults. A method that reads trials balances itself.
     """
 
     choose: Callable[..., Choice] | str
@@ -148,7 +136,6 @@ class SelectionMethod:
     in_file_order: bool = False
     draws: bool = True
     options: type[Options] | None = None
-    trials: Callable[..., Trials] | str | None = None
 
     def __call__(self, pool: Pool, shots: int, draw: random.Random, own: Mapping[str, Any] | None = None) -> Choice:
         """Choose demonstrations; `own` are values of the method's own options."""
@@ -197,6 +184,9 @@ _BUILT_IN = {
     ),
 }
 METHODS: Registry[SelectionMethod] = Registry("selections", _BUILT_IN, instance_of(SelectionMethod))
+# By the names of `Reads`: functions that give a pool these parts. Their arguments are the engine, the `PoolRows`, the
+# pool, all parts that the method reads, the queries, the conversation, the cache, and the receiver of progress.
+READERS: Registry[Callable[..., Pool]] = Registry("readers", {}, instance_of(FunctionType))
 
 
 def selection_method(name: str, field: str = "sampling") -> SelectionMethod:

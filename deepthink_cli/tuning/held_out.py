@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter as clock
@@ -14,6 +14,7 @@ from deepthink_cli.data.same_input import is_among
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.io.cache import Store
+from deepthink_cli.make_memory import Result, think_in_batches
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
@@ -23,7 +24,6 @@ from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.selection.choice import choose_demonstrations
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.together import Result, think_in_batches
 from deepthink_cli.tuning.nested import STATES, HeldOut, held_out
 from deepthink_cli.tuning.options import Grid
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
@@ -66,17 +66,19 @@ def training_sets(plan: TunePlan, engine: Engine, store: Store | None, tell: Tel
 
 def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engine, store: Store | None) -> TrainingSet:
     """The set without some folds: all other rows, or the rows among them that the selection chooses."""
-    scored = tuple(row for fold in left_out for row in plan.folds[fold])
+    scored, techniques = tuple(row for fold in left_out for row in plan.folds[fold]), plan.grid.techniques
     rest, method = [row for row in plan.order if row not in set(scored)], plan.grid.selections[selection]
     if method is None:
-        return TrainingSet(left_out, selection, scored, (), tokenized(plan, plan.rows.demonstrations(rest)), None)
+        read = tuple(tokenized(plan, each, plan.rows.demonstrations(rest)) for each in techniques)
+        return TrainingSet(left_out, selection, scored, (), read, None)
     assert plan.options.shots is not None
     options, chat = SelectOptions(demos_by=method, shots=plan.options.shots, seed=plan.options.seed), plan.rows.chat
     chosen = choose_demonstrations(engine, plan.rows.part(rest), options, store, chat=chat)
     demonstrations = replace(chosen.demonstrations, chat=chat)
-    was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.labels)
+    was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.pool.labels)
     unread = tuple(row for row in rest if not was_read(plan.rows.queries[row]))
-    return TrainingSet(left_out, selection, scored, unread, tokenized(plan, demonstrations), chosen.selected)
+    read = tuple(tokenized(plan, each, demonstrations) for each in techniques)
+    return TrainingSet(left_out, selection, scored, unread, read, chosen.selected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +105,8 @@ def held_out_scores(
     the budget allows by the time of the first set. T = 1 of the first technique is always scored; corrections by texts
     are left out if it would take too long. The sets are read in shared passes, as many at once as fit the device.
     """
+    import numpy as np
+
     end, stages = None, list(enumerate(grid.asked))
     if budget is not None:
         end, stages = clock() + budget, [*((kind, 1) for kind, _ in stages), *stages]
@@ -119,9 +123,11 @@ def held_out_scores(
             if of_set < seconds[0][0] / len(sets) * (technique.steps if isinstance(technique, Trained) else 1):
                 continue  # a reading takes T = 1 at least, and a step of training, too
             times = _timed(engine, technique, methods, sets[0].demonstrations[kind], scorers[kind][0], before, last)
-            last = min(last, before + _readings_within((end - clock()) / len(sets), times))
-            if last == before:
+            of_set = (end - clock()) / len(sets)
+            if of_set < times[0]:
                 continue
+            each_later = (times[-1] - times[0]) / (len(times) - 1) if times[1:] else times[0]
+            last = min(last, before + 1 + int((of_set - times[0]) / each_later))
         done, total, what = 0, len(sets) * len(methods) * (last - before), f"tuning {technique.name}"
         tell(Progress(what, done, total))
         since = clock()
@@ -138,19 +144,15 @@ def held_out_scores(
         (once, later / max(1, (last - 1) * len(grid.methods)))
         for last, (once, later) in zip(readings, seconds, strict=True)
     ]
-    scores = [_stacked([scorer.scores for scorer in of_set]) for of_set in zip(*scorers, strict=True)]
+    # A technique that the budget left out has zeros.
+    scores = [
+        {
+            name: np.stack([each.scores.get(name, np.zeros_like(values)) for each in of_set])
+            for name, values in of_set[0].scores.items()
+        }
+        for of_set in zip(*scorers, strict=True)
+    ]
     return Tried(replace(grid, readings=tuple(readings)), scores, tuple(costs))
-
-
-def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
-    """The scores of one set by every technique; zeros for a technique that the budget left out."""
-    import numpy as np
-
-    first = by_technique[0]
-    return {
-        name: np.stack([scores.get(name, np.zeros_like(values)) for scores in by_technique])
-        for name, values in first.items()
-    }
 
 
 def _affordable(engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, end: float) -> Grid:
@@ -188,14 +190,6 @@ def _timed(
     began, thoughts = clock(), [(demonstrations, replace(each, iterations=min(last, before + 2))) for each in methods]
     scored = memories_of(engine, technique, thoughts, _score([scorer], len(methods), before))
     return [clock() - began for _ in scored]
-
-
-def _readings_within(seconds: float, times: Sequence[float]) -> int:
-    """How many readings are scored in some seconds, given the `times` after the first ones."""
-    if seconds < times[0]:
-        return 0
-    each = (times[-1] - times[0]) / (len(times) - 1) if times[1:] else times[0]
-    return 1 + int((seconds - times[0]) / each)
 
 
 def memories_of(

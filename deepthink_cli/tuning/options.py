@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -23,7 +23,8 @@ from deepthink_cli.updates import values_of
 class TuneOptions(GateOptions):
     """Options of `deepthink tune`: its grid of settings, and its folds.
 
-    Each method of `demos_by` chooses `shots` demonstrations; with None, all rows are read.
+    Each method of `demos_by` chooses `shots` demonstrations; with None, all rows are read. `own` are values of the
+    options of rivals.
     """
 
     techniques: Annotated[
@@ -83,15 +84,6 @@ class TuneOptions(GateOptions):
         ),
     ] = ()
 
-    rival: Annotated[
-        str | None,
-        Flag(
-            DATA,
-            "Also judge logistic regression on the embeddings of this sentence encoder (extra rival).",
-            "ENCODER",
-            variable=False,
-        ),
-    ] = None
     budget: Annotated[
         str | None,
         Field(pattern=r"^[1-9][0-9]{0,6}[smh]$"),
@@ -103,6 +95,7 @@ class TuneOptions(GateOptions):
             variable=False,
         ),
     ] = None
+    own: Mapping[str, Any] = {}
 
     @field_validator("positions", "demos_by", mode="before")
     @classmethod
@@ -125,11 +118,6 @@ class TuneOptions(GateOptions):
         """The budget in seconds; None without one."""
         return None if self.budget is None else int(self.budget[:-1]) * {"s": 1, "m": 60, "h": 3600}[self.budget[-1]]
 
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """Every gate with every kind of positions."""
-        return tuple(Method(self.iterations, gate, positions) for positions in self.positions for gate in self.gates)
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -145,11 +133,6 @@ class Setting:
     selection: str | None
     place: tuple[int, int, int, int]
 
-    @property
-    def trajectory(self) -> tuple[int, ...]:
-        """The key of the settings whose memories are readings of one trajectory: all T > 1, or T = 1 alone."""
-        return self.place[:3] if self.method.iterations > 1 else self.place[:2]
-
     def as_json(self) -> dict[str, Any]:
         """The setting as JSON values; options without effect at T = 1 are null there."""
         thinks = self.method.iterations > 1
@@ -164,17 +147,14 @@ class Setting:
         }
 
     def __str__(self) -> str:
+        plain, readings = self.technique.name == DEEP_THINKING, self.method.iterations
+        made = [] if plain else [self.technique.name]
+        made += [f"T = {readings}", f"{self.method.update}, {self.method.positions}"]
+        if readings == 1:
+            made = ["plain in-context learning" if plain else f"{self.technique.name} (T = 1)"]
         chosen = [f"{self.selection} demonstrations"] if self.selection else []
         calibrated = [] if self.calibration == NONE else [f"calibration {self.calibration}"]
-        return ", ".join([*self._made, *chosen, *calibrated])
-
-    @property
-    def _made(self) -> list[str]:
-        plain = self.technique.name == DEEP_THINKING
-        if self.method.iterations == 1:
-            return ["plain in-context learning" if plain else f"{self.technique.name} (T = 1)"]
-        rule = f"{self.method.update}, {self.method.positions}"
-        return [*([] if plain else [self.technique.name]), f"T = {self.method.iterations}", rule]
+        return ", ".join([*made, *chosen, *calibrated])
 
 
 def most_readings(technique: Technique, iterations: int) -> int:
@@ -230,10 +210,12 @@ class Grid:
 def best_of_trajectories(settings: Sequence[Setting], right: Sequence[int]) -> list[int]:
     """The best setting of every trajectory, by the number of rows that it labels correctly; the first of equals.
 
-    Plain in-context learning always comes first; the others are sorted by the number, largest first.
+    The memories of a trajectory are its readings: all T > 1, or T = 1 alone. Plain in-context learning always comes
+    first; the others are sorted by the number, largest first.
     """
     best: dict[tuple[int, ...], int] = {}
     for number, setting in enumerate(settings[1:], start=1):
-        if setting.trajectory not in best or right[number] > right[best[setting.trajectory]]:
-            best[setting.trajectory] = number
+        key = setting.place[:3] if setting.method.iterations > 1 else setting.place[:2]
+        if key not in best or right[number] > right[best[key]]:
+            best[key] = number
     return [0, *sorted(best.values(), key=lambda number: -right[number])]

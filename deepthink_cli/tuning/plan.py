@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows
+from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, HEAD, NONE, calibration, from_rows
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups, split
 from deepthink_cli.data.template import Chat
 from deepthink_cli.engine.opening import find_model
-from deepthink_cli.errors import InputError, installing
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
+from deepthink_cli.method import Method
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -34,6 +34,7 @@ from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.tuning.nested import FEWEST_ROWS
 from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
+from deepthink_cli.tuning.rivals import RIVALS
 
 Named = TypeVar("Named")
 FEWEST_FOLDS = 3  # with two folds held out, one is left to read
@@ -60,20 +61,10 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.queries)
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label words; none if every row has candidates of its own."""
-        return self.pool.labels
-
-    @property
-    def name(self) -> str:
-        """The file of the rows, in messages."""
-        return self.pool.name
-
     @cached_property
     def groups(self) -> list[int]:
         """The number of every row's input; the rows of one input are in one fold."""
-        return input_groups(self.queries, self.pool.template, self.labels)
+        return input_groups(self.queries, self.pool.template, self.pool.labels)
 
     @cached_property
     def gold(self) -> list[int]:
@@ -110,28 +101,28 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
-    _check_rival(options.rival)
+    for rivals in RIVALS.values():
+        rivals.own(options.own)
     for name, value in rows.scoring.of_parts.items():
         raise InputError.of(
             name, value, "is of demonstrations that are read apart, and tune tries others, too; omit it"
         )
-    strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
-    folds = split(strata, rows.groups, _fold_count(rows, options), options.seed)
+    most = len(set(rows.groups))
+    count = most if options.folds == "loo" else int(options.folds)
+    if not FEWEST_FOLDS <= count <= most:
+        reason = f"{rows.pool.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
+        raise InputError.of("folds", options.folds, reason)
+    strata = [str(query.gold) if rows.pool.labels else "" for query in rows.queries]
+    folds = split(strata, rows.groups, count, options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
     selections = _selections(rows, options, folds)
     calibrations = _calibrations(rows, options, folds, tell)
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)
-    grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
+    methods = tuple(Method(options.iterations, gate, each) for each in options.positions for gate in options.gates)
+    grid = Grid(methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
     return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
-
-
-def _check_rival(encoder: str | None) -> None:
-    """Raise InputError for a sentence encoder without the libraries for it."""
-    for module, extra in (("sentence_transformers", "rival"), ("sklearn", "sklearn")):
-        if encoder is not None and find_spec(module) is None:
-            raise InputError.of("rival", encoder, f"needs more: {installing(extra)}")
 
 
 def _calibrations(
@@ -148,7 +139,7 @@ def _calibrations(
         for name in from_rows(options.calibrate):
             calibration(name).check_count(remaining)
         names = options.calibrate
-    elif not rows.labels:
+    elif not rows.pool.labels:
         return (NONE,)
     else:
         names = tuple(CALIBRATIONS)
@@ -159,15 +150,12 @@ def _calibrations(
             tell(Note(f"not tried: {left_out}: they need {FEWEST} rows {which}, and there are {remaining}"))
             names = tuple(name for name in names if name not in few)
     methods = [calibration(name) for name in CALIBRATIONS if name in {*names} - {NONE}]
-    return (NONE, *(each.name for each in sorted(methods, key=lambda each: (each.labelled, each.from_rows))))
+    methods.sort(key=lambda each: (each.labelled, each.from_rows, each.name == HEAD))
+    return (NONE, *(each.name for each in methods))
 
 
-def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:
-    """The tokens of demonstrations for each technique; raises InputError unless its readings fit the model."""
-    return tuple(_tokenized(plan, technique, demonstrations) for technique in plan.grid.techniques)
-
-
-def _tokenized(plan: TunePlan, technique: Technique, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+def tokenized(plan: TunePlan, technique: Technique, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+    """The tokens of demonstrations for a technique; raises InputError unless its readings fit the model."""
     spec, read = plan.spec, technique.change(demonstrations)
     iterations = most_readings(technique, plan.options.iterations)
     ids = tokenize_demonstrations(spec.tokenizer, read)
@@ -190,7 +178,7 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
         chosen = replace(choose_demonstrations(None, rows.part(plan.order), plain).demonstrations, chat=rows.chat)
 
     def fits(technique: Technique) -> TokenizedDemonstrations:
-        read = _tokenized(plan, technique, chosen)
+        read = tokenized(plan, technique, chosen)
         for query in query_tokenizer(spec.tokenizer, read, rows.scoring)(rows.queries):
             spec.check_ids(query.ids, query.where)
             check_fits(spec.limits, spec.id, read, query)
@@ -203,12 +191,12 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
             raise InputError(technique.option.because(str(error))) from error
 
     def corrects(name: str) -> None:
-        check_calibrations([name], demonstrations, rows.name)
+        check_calibrations([name], demonstrations, rows.pool.name)
         check_inputs([name], demonstrations, spec, rows.scoring)
 
     first, *others = plan.grid.techniques
     demonstrations = fits(first)
-    spec.check_ids(demonstrations.token_ids, rows.name)
+    spec.check_ids(demonstrations.token_ids, rows.pool.name)
     techniques = [first, *_allowed(others, fits_too, "techniques" in options.model_fields_set, tell)]
     calibrations = _allowed(plan.grid.calibrations, corrects, options.calibrate is not None, tell)
     grid = replace(plan.grid, techniques=tuple(techniques), calibrations=tuple(calibrations))
@@ -229,30 +217,20 @@ def _allowed(each: Iterable[Named], check: Callable[[Named], None], named: bool,
 
 
 def _check_rows(rows: LabelledRows) -> None:
-    counts = Counter(str(query.gold) for query in rows.queries)
-    if rows.labels and len(counts) < 2:
-        raise InputError(f"{rows.name}: one label only, {next(iter(counts))!r}; add rows of another")
-    for label in rows.labels:
+    counts, name = Counter(str(query.gold) for query in rows.queries), rows.pool.name
+    if rows.pool.labels and len(counts) < 2:
+        raise InputError(f"{name}: one label only, {next(iter(counts))!r}; add rows of another")
+    for label in rows.pool.labels:
         if counts[label] < FEWEST_OF_LABEL:
             raise InputError(
-                f"{rows.name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
+                f"{name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
                 "to read and one to hold out; add rows of it, or omit the label"
             )
     if len(rows) < FEWEST_ROWS:
         raise InputError(
-            f"{rows.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
+            f"{name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
             "beyond noise"
         )
-
-
-def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
-    most = len(set(rows.groups))
-    count = most if options.folds == "loo" else int(options.folds)
-    if not FEWEST_FOLDS <= count <= most:
-        raise InputError.of(
-            "folds", options.folds, f"{rows.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
-        )
-    return count
 
 
 def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]]) -> tuple[str | None, ...]:

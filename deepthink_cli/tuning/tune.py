@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
-from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.corrections import Calibrated
-from deepthink_cli.data.examples import Query
+from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.io.cache import Store
-from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
+from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Tuned
+from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.pipeline import predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
-from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
 from deepthink_cli.tuning.nested import (
     STATES,
@@ -38,7 +36,7 @@ from deepthink_cli.tuning.nested import (
 )
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
-from deepthink_cli.tuning.rivals import Rival, judge_rivals
+from deepthink_cli.tuning.rivals import RIVALS, Rival
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -95,7 +93,7 @@ class TuneReport:
     @property
     def stored(self) -> str | None:
         """The calibration of the setting to use, if the memory stores its correction: only for label words."""
-        return self.setting.calibration if self.setting.calibration != NONE and self.plan.rows.labels else None
+        return self.setting.calibration if self.setting.calibration != NONE and self.plan.rows.pool.labels else None
 
     def labels_of(self, setting: Setting) -> int:
         """The number of labelled rows that a setting needs: its demonstrations, or all to fit a bias."""
@@ -137,7 +135,7 @@ class TuneReport:
         return {
             "model": self.plan.spec.id,
             "rows": len(self.plan.rows),
-            "labels": list(self.plan.rows.labels),
+            "labels": list(self.plan.rows.pool.labels),
             "folds": len(self.plan.folds),
             "seed": self.plan.options.seed,
             "settings": [self._cross_validated(number) for number in range(len(self.settings))],
@@ -179,7 +177,11 @@ def tune(
         engine = load(plan.spec, tell)
     started = time.perf_counter()
     sets = training_sets(plan, engine, store, tell)
-    rivals = judge_rivals(plan, engine, store, tell)
+    rivals = [
+        rival
+        for each in RIVALS.values()
+        for rival in loaded(each.judge)(plan, engine, each.own(plan.options.own), store, tell)
+    ]
     budget = plan.options.seconds
     if budget is not None:  # a part is kept for the memory of all rows
         budget *= len(sets) / (1 + len(sets))
@@ -191,6 +193,7 @@ def tune(
     outer, inner = _judged(plan, whole, without)
     first = first_choice(plan.grid.settings)
     chosen, right = choose_nested(outer, inner, plan.folds, first)
+    names, plainly = plan.rows.pool.labels, whole[NONE][plan.grid.settings[0].place].argmax(axis=-1)
     report = TuneReport(
         plan,
         tuple(int(count) for count in outer.sum(axis=1)),
@@ -199,8 +202,8 @@ def tune(
         Comparison.of(right.tolist(), outer[0].tolist()),
         tried.seconds,
         time.perf_counter() - started,
-        rivals,
-        _excess(plan, whole),
+        tuple(rivals),
+        excess([names[label] for label in plainly], [names[label] for label in plan.rows.gold]) if names else None,
     )
     if output is None:
         return report
@@ -223,15 +226,6 @@ def _judged(plan: TunePlan, whole: HeldOutScores, without: Sequence[HeldOutScore
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
         inner.append(correctness(scores, gold[rows], settings, [groups[row] for row in rows], parts))
     return correctness(whole, gold, settings, groups, plan.folds, without), inner
-
-
-def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
-    """The label that plain in-context learning gives in excess; None for rows with candidates of their own."""
-    names = plan.rows.labels
-    if not names:
-        return None
-    given = scores[NONE][plan.grid.settings[0].place].argmax(axis=-1)
-    return excess([names[label] for label in given], [names[label] for label in plan.rows.gold])
 
 
 def _others(plan: TunePlan) -> list[list[int]]:
@@ -293,25 +287,19 @@ def _make_memory(
     for iteration in memories_of(engine, setting.technique, [(demonstrations, setting.method)], keep):
         tell(Progress("reading", iteration, setting.method.iterations))
     if report.stored is not None:
-        if from_rows([report.stored]):
-            read = [report.plan.rows.queries[row] for row in whole.unread]
-            correction = _correction(engine, report, first_and_last, read, scores)
+        rows, method = report.plan.rows, calibration(report.stored)
+        unread = [rows.queries[row] for row in whole.unread]
+        if not method.from_rows:
+            correction = calibrated_by_texts(engine, first_and_last, method.name, rows.scoring)
         else:
-            correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
+            measured = [_held_out(engine, report, memory, scores) for memory in first_and_last if not unread]
+            if unread:
+                found = observed(engine, first_and_last, unread, rows.scoring, method.of_states)
+                measured = by_memory(predicted(found))
+            source = Path(rows.pool.name).name
+            correction = calibrated_by_rows(method, measured, first_and_last, source, rows.scoring)
         first_and_last = [memory.recorded(calibrated=correction) for memory in first_and_last]
     return save_memory(first_and_last[-1], output), first_and_last[-1]
-
-
-def _correction(
-    engine: Engine, report: TuneReport, memories: Sequence[Memory], unread: Sequence[Query], scores: HeldOutScores
-) -> Calibrated:
-    """The correction that is estimated from the unread rows, or without unread rows, from the held-out scores."""
-    scoring, method = report.plan.rows.scoring, calibration(report.setting.calibration)
-    if not unread:
-        rows = [_held_out(engine, report, memory, scores) for memory in memories]
-    else:
-        rows = by_memory(predicted(observed(engine, memories, unread, scoring, method.of_states)))
-    return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.name).name, scoring)
 
 
 def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> list[Prediction]:
@@ -323,13 +311,10 @@ def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOu
     tokenized = query_tokenizer(engine.tokenizer, memory.origin.demonstrations, scoring)(rows)
     place = (*place[:3], memory.iteration - 1)
     sums, states = scores[NONE][place], scores[STATES][place] if STATES in scores else [None] * len(rows)
-    return [
-        replace(prediction_of(row, memory.iteration, _scores(each, query, scoring)), states=of_row)
-        for row, query, each, of_row in zip(rows, tokenized, sums.tolist(), states, strict=True)
-    ]
-
-
-def _scores(compared: Sequence[float], query: TokenizedQuery, scoring: Scoring) -> Scores:
-    """The scores of a query from its `compared` values, which stand for the means, too, unless they are sums."""
-    scores = Scores.of(compared, query)
-    return scores if scoring.compared(scores) == scores else replace(scores, means=scores.sums)
+    found = list[Prediction]()
+    for row, query, compared, of_row in zip(rows, tokenized, sums.tolist(), states, strict=True):
+        of_query = Scores.of(compared, query)
+        if scoring.compared(of_query) != of_query:  # the compared values, which are no sums, stand for the means, too
+            of_query = replace(of_query, means=of_query.sums)
+        found.append(replace(prediction_of(row, memory.iteration, of_query), states=of_row))
+    return found

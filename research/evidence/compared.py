@@ -9,13 +9,14 @@ from itertools import product
 
 import numpy as np
 
-from deepthink_cli.calibration.registry import CENTROID, HEAD
+from deepthink_cli.calibration.registry import HEAD
 
 from .load import Cell, Evidence, Line
 from .measures import MEASURES, Floats, after_batch, without_bias
 from .runs import BY_DEV
 from .statistics import Interval, over_seeds_and_rows, over_tasks
 
+CENTROID = "centroid"
 PAPER, PAPER_FIVE = "thinking, the paper's setting, T by dev rows", "thinking, the paper's setting, T = 5"
 RESTARTED = "thinking, restarted, T and eta by dev rows"
 LARGE_STEP = "thinking, a large step (eta 0.1, T = 12)"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from deepthink_cli.plugins.plots.figures import Dot, dots_figure
+from deepthink_cli.plugins.study.figures import Dot, dots_figure
 from research.style import MORE_LABELS, OWN_LABELS, THINKS
 
 from .compared import LARGE_STEP, PRIMARY, Compared, Difference

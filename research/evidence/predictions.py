@@ -9,10 +9,9 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
-from deepthink_cli.calibration.registry import CENTROID
-
 from .compared import (
     BATCH,
+    CENTROID,
     FITTED,
     LARGE_STEP,
     PAPER,

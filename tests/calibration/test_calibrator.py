@@ -123,6 +123,7 @@ def test_pmi_is_the_ratio_to_the_scores_after_the_end_of_the_template_alone(
     assert (after[0].calibrated["pmi"].inputs, after[0].calibrated["pmi"].counted) == (1, "texts")
 
 
+@pytest.mark.plugins
 def test_prior_makes_the_labels_equally_likely_over_the_rows(llama: Engine, memories: list[Memory]) -> None:
     after = [each.calibrated["prior"].prediction for each in calibrated(llama, memories[:1], ["prior"])]
     shares_of_first = [each.probability if each.label == LABELS[0] else 1 - each.probability for each in after]
@@ -140,6 +141,7 @@ def test_iterations_are_corrected_separately(llama: Engine, memories: list[Memor
                 assert left.calibrated[name].bias == pytest.approx(right.calibrated[name].bias, abs=1e-5)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", ["batch", "prior"])
 def test_a_stream_is_corrected_by_all_rows_up_to_the_end_of_their_chunk(
     name: str, llama: Engine, memories: list[Memory]
@@ -156,6 +158,7 @@ def test_a_stream_is_corrected_by_all_rows_up_to_the_end_of_their_chunk(
             assert found.prediction.scores == pytest.approx(correction.prediction.scores, abs=1e-9)
 
 
+@pytest.mark.plugins
 def test_of_a_long_stream_a_bias_is_that_of_a_sample_of_all_rows_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are sorted by their label, so that neither the first nor the last of them are a sample."""
     monkeypatch.setattr(calibrator_module, "SAMPLE", 500)
@@ -171,6 +174,7 @@ def test_of_a_long_stream_a_bias_is_that_of_a_sample_of_all_rows_so_far(monkeypa
     assert found == pytest.approx(expected, abs=0.3)  # two of its standard errors
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", ["batch", "prior"])
 def test_together_all_rows_of_a_pipeline_have_one_bias_and_keep_their_places(
     name: str, llama: Engine, memories: list[Memory]
@@ -197,6 +201,7 @@ def test_every_query_is_corrected_by_its_own_candidates(llama: Engine, memories:
         assert tuple(prediction.calibrated["pmi"].bias) == row.candidates
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", ["batch", "prior"])
 def test_a_row_with_other_candidates_is_refused_by_name(name: str, llama: Engine, memories: list[Memory]) -> None:
     rows = [Query("loud", LABELS), Query("flat", ("stale", "bright"), where="rows.jsonl:2")]
@@ -230,6 +235,7 @@ def test_texts_of_random_words_are_those_of_the_demonstrations_and_as_long(
     assert texts == basis_texts("domain", demonstrations)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [

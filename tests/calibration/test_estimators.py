@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from deepthink_cli.calibration import estimates
-from deepthink_cli.calibration.discriminants import SHRINKAGES, discriminants, nearest_mean
+from deepthink_cli.calibration.discriminants import SHRINKAGES, discriminants
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.scoring.heads import LinearHead, observed_layers
@@ -23,48 +21,17 @@ from deepthink_cli.scoring.softmax import log_softmax
 THREE = [[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]]
 
 
-def corrected(name: str, rows: list[list[float]], basis: list[list[float]]) -> list[list[float]]:
-    """Probabilities of rows after a calibration, given those of its inputs."""
-    logs = log_softmax(np.log(rows)) - CALIBRATIONS[name].bias(log_softmax(np.log(basis)))
-    values: list[list[float]] = np.exp(log_softmax(logs)).tolist()
-    return values
-
-
-def test_prior_matching_makes_all_labels_equally_likely_on_average() -> None:
-    after = np.array(corrected("prior", THREE, THREE))
-    assert after.mean(axis=0) == pytest.approx([0.5, 0.5])
-    # With two labels the bias is one number d: the mean of 1 / (1 + exp(d - z)) over the log-odds z is 1/2.
-    odds = [math.log(left / right) for left, right in THREE]
-    low, high = min(odds), max(odds)
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if sum(1 / (1 + math.exp(middle - z)) for z in odds) > 1.5 else (low, middle)
-    assert after[:, 0] == pytest.approx([1 / (1 + math.exp(low - z)) for z in odds])
-
-
-@pytest.mark.parametrize("likely", [30, 100])
-@pytest.mark.parametrize("rows", [50, 100, 150])
-def test_prior_matching_finds_the_bias_where_every_row_is_certain(rows: int, likely: float) -> None:
-    draw = np.random.default_rng(0)
-    odds = np.concatenate([draw.normal(likely, 1, rows), draw.normal(-10, 1, 100)])
-    bias = CALIBRATIONS["prior"].bias(log_softmax(np.stack([odds, np.zeros_like(odds)], axis=1)))
-    assert expit(odds - (bias[0] - bias[1])).mean() == pytest.approx(0.5, abs=1e-5)
-
-
 def test_a_bias_that_is_not_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimates, "EVEN", 0)
-    with pytest.raises(DeepThinkError, match="no bias makes the labels equally likely over the 3 inputs: "):
-        CALIBRATIONS["prior"].bias(log_softmax(np.log(THREE)))
     monkeypatch.setattr(estimates, "FLAT", 0)
     with pytest.raises(DeepThinkError, match="no bias fits the labels of the 3 rows: "):
         CALIBRATIONS["fitted"].bias(log_softmax(np.log(THREE)), [0, 0, 1])
 
 
-@pytest.mark.parametrize(("name", "inputs"), [("prior", 5), ("pmi", 1), ("contextual", 1), ("domain", 1)])
+@pytest.mark.parametrize(("name", "inputs"), [("pmi", 1), ("contextual", 1), ("domain", 1)])
 def test_a_constant_on_the_scores_of_a_label_is_removed_exactly(name: str, inputs: int) -> None:
     draw = np.random.default_rng(1)
     rows, constant = draw.normal(size=(5, 3)), np.array([3.0, -1.0, 0.5])
-    basis = rows if name == "prior" else draw.normal(size=(inputs, 3))
+    basis = draw.normal(size=(inputs, 3))
 
     def after(shift: object) -> object:
         logs = log_softmax(rows + shift) - CALIBRATIONS[name].bias(log_softmax(basis + shift))
@@ -106,7 +73,7 @@ def test_a_list_of_names_is_read_in_order() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bach", "calibrate bach: use none, contextual, domain, batch, pmi, prior"),
+        ("bach", "calibrate bach: use none, contextual, domain, batch, pmi"),
         ("batch,", "calibrate : use none"),
         ("batch,pmi,batch", "calibrate batch,pmi,batch: batch is duplicated"),
     ],
@@ -204,8 +171,9 @@ def test_copies_of_a_row_do_not_vouch_for_each_other() -> None:
 def test_a_label_without_rows_is_never_given() -> None:
     states, scores, gold = rows_of(30)
     wider = np.concatenate([scores, np.full((30, 1), 5.0)], axis=1)
-    for kind in (discriminants, nearest_mean):
-        assert set(kind(states, wider, gold, range(30)).scores(states, wider).argmax(axis=1)) <= {0, 1, 2}
+    for method in (each for each in CALIBRATIONS.values() if each.of_states):
+        fitted = method.fitted(wider, gold, range(30), states)
+        assert set(fitted.scores(states, wider).argmax(axis=1)) <= {0, 1, 2}
 
 
 def test_a_stored_head_scores_as_before_up_to_a_constant_of_the_row() -> None:

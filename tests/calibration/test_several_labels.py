@@ -105,6 +105,7 @@ def test_shares_do_not_depend_on_the_other_labels() -> None:
     np.testing.assert_allclose(alone.scores(states[:, None], np.zeros((80, 1))), scores[:, :1])
 
 
+@pytest.mark.plugins
 def test_what_gives_no_head_is_refused_by_name(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     line = refused(capsys, "calibrate", memory, "--calibrate", "head")
     assert "--calibrate head: is fitted on labelled rows; give a file of them" in line

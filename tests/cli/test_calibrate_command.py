@@ -235,6 +235,7 @@ def test_python_stores_and_uses_a_correction_as_the_command_line_does(
         list(predict(engine, load_memory(memory), TEXTS, scoring=Scoring.of(score="mean")))
 
 
+@pytest.mark.plugins
 def test_rows_that_are_all_demonstrations_are_refused_and_without_rows_they_serve(
     memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:

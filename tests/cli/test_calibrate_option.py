@@ -87,6 +87,7 @@ def test_the_first_calibration_gives_label_and_probability(predicted: Callable[.
         assert second["calibrated"] == first["calibrated"]
 
 
+@pytest.mark.plugins
 def test_a_stream_reports_the_rows_so_far_and_the_bias_at_its_end(
     memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -213,6 +214,7 @@ def test_one_label_for_nearly_all_rows_after_a_correction_is_a_warning_of_eval(
     assert "after contextual calibration, but only 50 % of the rows; compare --calibrate domain,batch" in said
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(("command", "name"), [("predict", "batch"), ("eval", "prior")])
 def test_a_bias_of_fewer_than_twenty_rows_is_refused_before_the_model_is_loaded(
     command: str, name: str, memory: Path, tmp_path: Path, capsys: Captured

@@ -41,6 +41,7 @@ def test_a_mistake_has_its_exit_code_although_nobody_can_read_why(tmp_path: Path
     assert done.stderr.startswith("deepthink: nothing: no such file") == ("2" not in closed)
 
 
+@pytest.mark.plugins
 def test_a_file_that_is_written_does_not_take_the_place_of_a_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

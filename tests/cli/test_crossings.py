@@ -97,6 +97,7 @@ def drawn(command: str, draw: random.Random) -> Iterator[list[str]]:
         yield [f"{{folder}}/{draw.choice(MEMORIES)}.safetensors", f"{{folder}}/{draw.choice(ROWS)}", *chosen.values()]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("command", ["predict", "eval"])
 def test_a_crossing_is_done_or_refused_before_a_model_is_loaded_with_a_remedy_that_helps(
     command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, request: object

@@ -143,6 +143,8 @@ KINDS = {
     "observers",
     "judges",
     "openers",
+    "weights",
+    "rivals",
 }
 
 
@@ -156,7 +158,7 @@ def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
 @pytest.mark.plugins
 def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None:
     names = [line.split()[0] for line in output(capsys, "list", "techniques").splitlines()]
-    assert names == ["deep-thinking", "repeat-R", "flipped", "fresh", "composed", "ensemble-N", "ct-kv"]
+    assert names == ["deep-thinking", "composed", "ct-kv", "ensemble-N", "flipped", "fresh", "repeat-R"]
 
 
 @pytest.mark.plugins

@@ -238,6 +238,7 @@ def test_a_table_on_stdout_has_no_header_where_a_row_is_refused(memory: Path, tm
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.plugins
 def test_other_outputs_have_formats_too(memory: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["eval", str(memory), str(demos), "-o", str(tmp_path / "s.doc")]) == 2
     assert "s.doc: unknown format '.doc'" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -22,7 +22,7 @@ from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import silent
 from deepthink_cli.experiments import prepare
-from deepthink_cli.experiments.crossing import Crossing
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Job
 from deepthink_cli.experiments.jobs import planned as plan_run
 from deepthink_cli.experiments.prepare import prepare_jobs
@@ -133,9 +133,9 @@ class Planned(Exception):
     """Raised in place of the work, with what would be done."""
 
 
-def effect_of_run(crossing: Crossing) -> Any:
+def effect_of_run(runs: Sequence[Experiment]) -> Any:
     """What a run reads and scores, without what it only records."""
-    (options,) = crossing.runs
+    (options,) = runs
     spec = opened(options.models[0])
     run = plan_run(options, spec)
     (task,) = run.tasks
@@ -174,8 +174,8 @@ opened = cache(lambda model: find_model(model, silent))
 def effect(data: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """What a command line would do, as text; the messages of one that is refused."""
 
-    def stop_run(crossing: Crossing, *_: object) -> None:
-        raise Planned(effect_of_run(crossing))
+    def stop_run(runs: Sequence[Experiment], *_: object) -> None:
+        raise Planned(effect_of_run(runs))
 
     def stop_thinking(*arguments: Any) -> None:
         raise Planned(effect_of_thinking(planned(*arguments)))

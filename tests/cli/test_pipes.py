@@ -42,6 +42,7 @@ def piped() -> Iterator[Piped]:
         os.close(end)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "words",
     [

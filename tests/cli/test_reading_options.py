@@ -33,6 +33,7 @@ def made(*words: str) -> tuple[str, ...]:
     return tuple(example.label for example in open_memory("mem.safetensors").provenance.demonstrations.examples)
 
 
+@pytest.mark.plugins
 def test_values_of_labels_are_mapped_wherever_labels_are_read(capsys: Captured) -> None:
     golds = tuple(label for _, label in ROWS)
     assert made("coded.csv", *MAPPED) == golds
@@ -78,6 +79,7 @@ def test_a_csv_without_a_header_is_warned_of_and_can_be_read(capsys: Captured) -
     ) == len(ROWS)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -35,6 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) ->
     return tmp_path
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "words",
     [

@@ -12,7 +12,6 @@ from transformers import AutoTokenizer
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.study import open_study
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
 
@@ -127,8 +126,3 @@ def test_predict_gives_queries_the_ids_that_the_memory_records(model: Path, tmp_
         ids_of(words, model, tmp_path)
         scores.append(json_of(capsys, "predict", tmp_path / "mem.safetensors", queries, "-q")["scores"])
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
-
-
-@pytest.mark.plugins
-def test_the_official_recipe_has_the_ids_of_parts() -> None:
-    assert open_study("paper/official-recipe").study.tokens == "parts"

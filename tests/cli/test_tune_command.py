@@ -31,6 +31,7 @@ def words(models: Models, rows: Path) -> list[str]:
     return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "3", "--technique", "composed"]
 
 
+@pytest.mark.plugins
 def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words: list[str], capsys: Captured) -> None:
     assert run([*words, "--eta", "0.1", "--calibrate", "domain,contextual", "--details"]) == 0
     out, err = capsys.readouterr()
@@ -49,6 +50,7 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words:
     assert "deepthink predict mem.safetensors INPUTS" in err
 
 
+@pytest.mark.plugins
 def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str], capsys: Captured) -> None:
     verdict, expected, *others = output(capsys, *words, "--calibrate", "none").splitlines()
     assert verdict.startswith("verdict: plain in-context learning (T = 1) is kept: these 10 rows")
@@ -57,6 +59,7 @@ def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str]
     assert others[-1].endswith("--details: the best of each kind")
 
 
+@pytest.mark.plugins
 def test_the_report_as_json_has_every_setting_and_the_nested_estimate(words: list[str], capsys: Captured) -> None:
     assert run([*words, "--calibrate", "none", "--json", "-q"]) == 0
     out, err = capsys.readouterr()
@@ -115,6 +118,7 @@ def test_mistakes_are_one_line_and_exit_2(
     assert any(line.startswith("deepthink: ") and message in line for line in lines), lines
 
 
+@pytest.mark.plugins
 def test_the_verdict_says_what_the_calibration_alone_gives(
     words: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,7 @@ def test_thinking_together_holds_three_copies_of_its_memories_at_most(
     engine = load_model(str(folder), batch_tokens=4096)
     long_reviews = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS * 2], TEMPLATE)
     demonstrations = tokenize_demonstrations(engine.tokenizer, long_reviews)
-    memory = engine.model.token_bytes * len(demonstrations.token_ids)
+    memory = engine.model.one_token.nbytes * len(demonstrations.token_ids)
     thoughts = [(demonstrations, Method(4, Gate(0.1 + n / 100, momentum))) for n in range(count)]
     with Watched() as watched:
         for memories in think_together(engine, thoughts):

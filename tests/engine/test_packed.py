@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers.activations import NewGELUActivation
 
 from deepthink_cli import load_model, score
-from deepthink_cli.engine import kernels
+from deepthink_cli.engine import attention
 from deepthink_cli.engine.attention import over_memory
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packed import PackedEngine, fused_activations
@@ -67,8 +67,8 @@ def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool) ->
         return out, torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=torch.nan), None, None
 
     query, key, value = torch.randn(2, 6, 7, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
-    by_kernel = kernels.Attention(0.3).by_efficient_kernel(kernel, query, key, value, causal)
-    expected = kernels.Attention(0.3).by_products(query, key, value, None, causal)
+    by_kernel = attention.Attention(0.3).by_efficient_kernel(kernel, query, key, value, causal)
+    expected = attention.Attention(0.3).by_products(query, key, value, None, causal)
     for actual, right in zip(by_kernel, expected, strict=True):
         torch.testing.assert_close(actual, right)
 

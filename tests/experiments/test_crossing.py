@@ -154,7 +154,7 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(words: Callable[..., list[s
         (["--demos-by", "herdin"], "--demos-by herdin: use random, "),
         (["--demos-by", "herding,herding"], "--demos-by herding,herding: herding is duplicated; name each once"),
         (["--calibrate", "none,bach"], "--calibrate bach: use none, contextual"),
-        (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
+        (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking"),
         (["--technique", "ct-kv,ct-kv:steps=5"], "ct-kv is duplicated; name each once"),
         (["--demos-by", "herding", "--shots", "50"], "--shots 50: tiny has 20 rows to choose from"),
         (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),

@@ -49,6 +49,7 @@ def write_dev(folder: Path, row: Result, path: Path) -> Path:
     return write_rows(path, [{"text": texts[where], "kind": gold} for where, gold in pairs])
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", LABELLED)
 def test_a_corrected_row_is_what_calibrate_with_the_dev_rows_and_eval_say(
     name: str, words: Words, tmp_path: Path, capsys: Captured
@@ -76,6 +77,7 @@ def test_a_corrected_row_is_what_calibrate_with_the_dev_rows_and_eval_say(
     np.testing.assert_allclose(sorted(samples(out, dev)["probability"]), probabilities, atol=1e-5)
 
 
+@pytest.mark.plugins
 def test_hidden_states_come_out_of_the_passes_that_score(
     words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ def test_rows_that_are_fitted_to_other_dev_rows_are_other_rows(words: Words, tmp
     assert "Labelled rows that corrections are fitted to: 24, 30" in notes
 
 
+@pytest.mark.plugins
 def test_an_ensemble_has_the_bias_of_its_mean_scores(words: Words, tmp_path: Path) -> None:
     ensemble = ("--technique", "ensemble-2", "--at", "1", "--samples")
     assert run(words("--choose-on", "dev:24", "--calibrate", "none,fitted", *ensemble)) == 0
@@ -128,14 +131,15 @@ def test_an_ensemble_has_the_bias_of_its_mean_scores(words: Words, tmp_path: Pat
     np.testing.assert_allclose(kept["calibrated"], logs - list(row.corrected.bias.values()), atol=1e-9)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--calibrate", "none,head"], "--calibrate none,head: fitted, fitted-slope, centroid and head only with --"),
+        (["--calibrate", "none,head"], "--calibrate none,head: fitted, fitted-slope, head and centroid only with --"),
         (["--calibrate", "fitted"], "the labelled rows that they are fitted to; add it, or omit them"),
         (
             ["--calibrate", "head", "--choose-on", "dev:24", "--technique", "deep-thinking,ensemble-2"],
-            "--calibrate head: centroid and head not with --technique ensemble-N",
+            "--calibrate head: head and centroid not with --technique ensemble-N",
         ),
         (
             ["--calibrate", "fitted", "--choose-on", "dev:19"],

@@ -75,7 +75,7 @@ def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
 
     def told(_: RunProgress, event: Event) -> None:
         if isinstance(event, JobsDone):
-            done.append([int(job.label.split()[-1]) for job in event.jobs])
+            done.append([int(label.split()[-1]) for label in event.rows])
 
     monkeypatch.setattr(RunProgress, "__call__", told)
     assert run(run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)) == 0

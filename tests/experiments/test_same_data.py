@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def test_a_fresh_folder_takes_the_new_data_under_other_keys(folder: Folder) -> N
     assert folder.again("-o", str(fresh)) == (0, "")
     one, two = (next(iter(read_results(place))) for place in (folder.out, fresh))
     assert (one.right + two.right, one.key == two.key) == (12, False)
-    assert one.setting.without_digests == two.setting.without_digests
+    assert replace(one.setting, rows_sha256=None) == replace(two.setting, rows_sha256=None)
 
 
 def test_the_same_data_may_move_and_change_their_format(folder: Folder, tmp_path: Path, models: Models) -> None:

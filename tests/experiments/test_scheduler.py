@@ -15,7 +15,6 @@ from helpers.tiny import tiny_task
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
-from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors.base import Died, Event, Failed, Message, Open, Opened, RowMade, Unit
 from deepthink_cli.experiments.executors.handler import RunUnit
 from deepthink_cli.experiments.experiment import Experiment
@@ -56,7 +55,7 @@ def prepared(models: Models, tmp_path: Path) -> Prepare:
             data_dir=str(tasks[0][1]),
             **{"seeds": "2", "iterations": "2", "limit": "3", "shots": "2", **options},
         )
-        return Prepared(prepare(cross(experiment), tmp_path / folder), tmp_path / folder)
+        return Prepared(prepare(experiment.runs, tmp_path / folder), tmp_path / folder)
 
     return of_options
 

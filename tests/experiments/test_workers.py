@@ -18,8 +18,7 @@ from helpers.waiting import wait_until
 from cluster_kills import workers_of
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus, worker_variables
-from deepthink_cli.experiments.executors.process import END
+from deepthink_cli.experiments.executors.local import END, LocalExecutor, visible_gpus, worker_variables
 from deepthink_cli.experiments.results import FILE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worke
 HOLDING = """
 import sys
 from queue import SimpleQueue
-from deepthink_cli.experiments.executors.process import _read
+from deepthink_cli.experiments.executors.local import _read
 from deepthink_cli.io.temporary import temporary_folder
 with temporary_folder(sys.argv[1]):
     _read(sys.stdin.buffer, SimpleQueue())

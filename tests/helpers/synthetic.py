@@ -9,7 +9,7 @@ from typing import Any
 
 from deepthink_cli.experiments.results import FILE, Result, Setting, bits
 from deepthink_cli.report.job_results import read_jobs
-from deepthink_cli.report.page import Page, Report, report_of
+from deepthink_cli.report.page import Page, Report
 
 MODEL = "openai-community/gpt2-large"
 N = 100
@@ -121,4 +121,4 @@ def classic(etas: Sequence[float] = (0.01,), count: int = 5, last: int = 5, **se
 
 def report(runs: Sequence[Path], **chosen: Any) -> Report:
     """The tables of runs."""
-    return report_of(", ".join(map(str, runs)), read_jobs(runs), **chosen)
+    return Report(", ".join(map(str, runs)), read_jobs(runs), **chosen)

@@ -97,7 +97,7 @@ def hello(name: str = "you") -> None:
 '''
 ENGINE = """
 import torch
-from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.batches import PaddedEngine
 
 class Own(PaddedEngine):
     def __init__(self, model):
@@ -133,7 +133,7 @@ from pydantic import Field
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.export import Exporter
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
-from deepthink_cli.calibration.discriminants import nearest_mean
+from deepthink_cli.plugins.corrections.estimates import nearest_mean
 from deepthink_cli.selection.registry import Choice, SelectionMethod
 from deepthink_cli.techniques.base import Technique
 

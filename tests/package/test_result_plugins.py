@@ -18,20 +18,19 @@ from typing import Annotated, Literal
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.report import EvaluationEnded, RowPredicted
 from deepthink_cli.events import Note
-from deepthink_cli.experiments.figure import FigureForm, FigureOptions
-from deepthink_cli.experiments.executors.base import RowWritten
+from deepthink_cli.experiments.executors.base import RowMade
 from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.report.cells import Published
-from deepthink_cli.report.registry import Format
+from deepthink_cli.report.registry import FigureForm, FigureOptions, Format
 
-def write_names(reported, file):
-    file.write("".join(f"{line.name}\\n" for line in reported.page.rows))
+def write_names(report, file):
+    file.write("".join(f"{line.name}\\n" for line in report.rows))
     return ["that was all"]
 
-def write_folder(reported, folder):
+def write_folder(report, folder):
     folder.mkdir()
-    (folder / "jobs.txt").write_text(str(len(reported.jobs)))
+    (folder / "jobs.txt").write_text(str(len(report.jobs)))
 
 names = Format(write_names, "names of tasks", suffixes=(".names",))
 many = Format(write_folder, "a folder", is_folder=True, without=("published",))
@@ -49,7 +48,7 @@ class Tally:
         self.path, self.line, self.tell, self.told = options.tally, line, tell, 0
 
     def __call__(self, event):
-        self.told += isinstance(event, (RowPredicted, RowWritten))
+        self.told += isinstance(event, (RowPredicted, RowMade))
         self.path.write_text(f"{self.line.split()[1]} {self.told}")
         if isinstance(event, EvaluationEnded):
             self.tell(Note("all is counted"))

@@ -50,6 +50,7 @@ def killed(forks: Forks, words: list[str], output: Path, chunks: int) -> None:
     assert not output.exists()
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("name", "more"),
     [

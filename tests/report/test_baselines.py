@@ -12,7 +12,7 @@ from helpers.synthetic import N, curve, row, seeds, write
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.figures import panels, with_gains
 from deepthink_cli.report.job_results import jobs_of, read_jobs
-from deepthink_cli.report.page import report_of
+from deepthink_cli.report.page import Report
 from deepthink_cli.report.tables import summarize
 
 TUNED = "ct-kv steps=25"
@@ -66,20 +66,22 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
 
 
 def test_a_run_without_t_1_has_no_baseline_and_says_what_to_run() -> None:
-    report = report_of("run", jobs_of([row for row in seeds([[50, 60]] * 2) if row.setting.iteration == 2]))
+    report = Report("run", jobs_of([row for row in seeds([[50, 60]] * 2) if row.setting.iteration == 2]))
     assert [report.rows[0].plain, report.rows[0].gain] == [None, None]
     assert any(
-        "no rows of T = 1 with the same demonstrations" in note and "--at 1:" in note for note in report.footnotes
+        "no rows of T = 1 with the same demonstrations" in note and "--at 1:" in note for note in report.page.footnotes
     )
 
 
+@pytest.mark.plugins
 def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     rows = [*seeds([[50, 60]] * 2), *seeds([[55, 58]] * 3, technique="repeat-2")]
     jobs = jobs_of(rows)
     assert [(line.arm.technique, len(line.scores)) for line in summarize(jobs)] == [(None, 2), ("repeat-2", 2)]
-    assert any("repeat-2, sst2, seed 2" in note for note in report_of("run", jobs).footnotes)
+    assert any("repeat-2, sst2, seed 2" in note for note in Report("run", jobs).page.footnotes)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "other",
     [
@@ -106,12 +108,14 @@ def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
     assert summarize(jobs_of([*curve([50, 60]), *tuned]))[1].plain is None
 
 
+@pytest.mark.plugins
 def test_what_only_further_readings_depend_on_does_not_part_a_row_from_its_baseline() -> None:
     rows = [*curve([50, 60], eta=0.1, positions="restarted"), *curve([55, 58], technique="repeat-2", momentum=0.9)]
     (line,) = (line for line in summarize(jobs_of(rows)) if line.arm.technique)
     assert line.gain.steps == (0.08,)
 
 
+@pytest.mark.plugins
 def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     plain = [place % 2 == 0 for place in range(N)]
     left = list(range(0, 20, 2))  # the plain row has all of these right
@@ -120,8 +124,8 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     jobs = jobs_of([row(plain), longer])
     line = summarize(jobs)[1]
     assert line.plain.mean == 40 / 90
-    assert (line.thinking.mean, line.scores[0].answers.gained) == (55 / 90, 15)
-    notes = report_of("run", jobs).footnotes
+    assert (line.thinking.mean, line.scores[0].changed[0]) == (55 / 90, 15)
+    notes = Report("run", jobs).page.footnotes
     assert "Compared on the inputs that both have: repeat-2, sst2, seed 0 90 of 100" in notes
     (panel,) = with_gains(panels(jobs))
     assert panel.curves[1].gains[1].steps == (round(55 / 90 - 40 / 90, 12),)
@@ -135,7 +139,7 @@ def test_seeds_with_equal_demonstrations_in_equal_order_are_one(tmp_path: Path, 
     note = (
         "in a mean if they are the same on all of its tasks: sst2, seed 0 = seed 1 = seed 2 = seed 3 = seed 4 = seed 5"
     )
-    assert any(note in each for each in report_of("run", jobs_of(rows)).footnotes)
+    assert any(note in each for each in Report("run", jobs_of(rows)).page.footnotes)
     (panel,) = panels(jobs_of(rows))
     assert panel.curves[0].points[1].n == 1
     assert panel.curves[0].gains[2].wilcoxon_p is None

@@ -10,7 +10,7 @@ from helpers.synthetic import CLASSIC, THREE, classic, curve, dev, mmlu, row, se
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result
-from deepthink_cli.report.arms import Arm, shared, varying
+from deepthink_cli.report.arms import Arm, title, varying
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.significance import Spread
@@ -99,7 +99,7 @@ def test_a_group_is_averaged_in_each_seed_first() -> None:
     assert (mean.name, mean.tasks, mean.known, mean.is_mean) == ("classic", 2, 2, True)
     assert [score.plain for score in mean.scores] == [pytest.approx(0.3), pytest.approx(0.5)]
     assert mean.thinking == Spread(pytest.approx(0.475), pytest.approx(0.05 / 2**0.5), 2)
-    assert mean.scores[0].answers.gained == a.scores[0].answers.gained + b.scores[0].answers.gained == 30
+    assert mean.scores[0].changed[0] == a.scores[0].changed[0] + b.scores[0].changed[0] == 30
 
 
 def test_an_incomplete_group_says_how_many_tasks_it_averages() -> None:
@@ -166,8 +166,8 @@ def test_arms_are_distinguished_by_what_differs() -> None:
     arms = list(dict.fromkeys(line.arm for line in rows_of(rows)))
     labels = ["momentum 0, eta 0.01", "momentum 0, eta 0.1", "momentum 0.9, eta 0.1"]
     assert [arm.label(varying(arms)) for arm in arms] == labels
-    assert "model" in shared(arms)
-    assert "quantize" not in shared(arms)
+    assert title(arms).startswith(arms[0].model)
+    assert "quantized" not in title(arms)
 
 
 def test_numbers_of_demonstrations_split_arms_only_where_a_task_has_several() -> None:

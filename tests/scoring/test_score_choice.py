@@ -199,6 +199,7 @@ def test_all_options_that_differ_are_named_with_a_command_that_helps(folder: Pat
     assert run(f"predict {memory} {rows} --score mean -q".split()) == 0
 
 
+@pytest.mark.plugins
 def test_options_of_scores_are_refused_where_nothing_is_scored(folder: Path, capsys: Captured) -> None:
     told = refused(capsys, f"calibrate {folder}/m.safetensors --calibrate none --score mean")
     assert told.startswith("deepthink: --score mean: has no meaning")

@@ -10,7 +10,7 @@ from helpers.soak import with_soak
 from helpers.task_rows import write_task_rows
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.study import open_study, packaged
+from deepthink_cli.plugins.study.study import open_study, packaged
 
 STUDIES = [name for name in packaged() if name.startswith(("paper/", "ablation/"))]
 SHORT = ["paper/table3", "ablation/schedules"]

@@ -14,6 +14,7 @@ from deepthink_cli.calibration.estimates import log_mean
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.tuning.nested import (
     FEWEST_ROWS,
@@ -28,7 +29,7 @@ from deepthink_cli.tuning.options import Grid, best_of_trajectories
 from deepthink_cli.updates import Gate
 
 ROWS, LABELS, FOLDS = 17, 3, [(0, 5, 9, 13), (1, 6, 10, 14), (2, 7, 11, 15), (3, 4, 8, 12, 16)]
-TECHNIQUES = tuple(map(technique_of, ("deep-thinking", "composed")))
+TECHNIQUES = technique_of("deep-thinking"), Technique("composed")
 METHODS = Method(4, Gate(0.1)), Method(4, Gate(0.01), "restarted")
 GRID = Grid(METHODS, ("none", "batch"), ("random", "herding"), TECHNIQUES)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,7 @@ import torch
 from conftest import TEMPLATE, Models
 from helpers.chats import write_chat_model
 from helpers.soak import with_soak
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
+from helpers.tuned import LABELS, MANY, MORE, ROWS, WORDS, labelled, planned
 
 from deepthink_cli import Chat, Engine, Memory, Query, Template, load_memory, load_model, predict, think
 from deepthink_cli import tokenize_demonstrations as tokenize
@@ -32,7 +29,6 @@ from deepthink_cli.events import Note, Progress, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.scoring.softmax import log_softmax
-from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning import held_out
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
@@ -40,21 +36,6 @@ from deepthink_cli.tuning.nested import Comparison, Excess
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
 from deepthink_cli.tuning.tune import TuneReport, tune
-
-LABELS = ("negative", "positive")
-WORDS = ["warm", "dull", "wise", "flat", "tender", "cold", "lively", "stale", "kind"]
-ROWS = [(f"a {word} film", LABELS[(place + 1) % 2]) for place, word in enumerate(WORDS)]
-
-
-def labelled(rows: Sequence[tuple[str, str]] = ROWS, **more: Any) -> LabelledRows:
-    queries = [Query(text, LABELS, label, f"rows:{place}") for place, (text, label) in enumerate(rows, start=1)]
-    return LabelledRows(PoolRows.of("rows", queries, Template(TEMPLATE), LABELS), **more)
-
-
-def planned(engine: Engine, rows: LabelledRows | None = None, **options: Any) -> TunePlan:
-    defaults = {"iterations": 3, "etas": "0.1,0.5", "folds": "3", "techniques": "deep-thinking", "calibrate": "none"}
-    checked = TuneOptions.checked(**{**defaults, **options})
-    return plan_tuning(rows or labelled(), ModelOptions.checked(model=engine.identity.id), checked)
 
 
 def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequence[int], setting: Any) -> list[str]:
@@ -68,6 +49,7 @@ def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequenc
     return [prediction.calibrated[setting.calibration].prediction.label for prediction in corrected]
 
 
+@pytest.mark.plugins
 def test_every_setting_is_judged_by_thinking_about_the_other_folds(llama: Engine) -> None:
     more = {"momentums": "0.9", "positions": "restarted,continued", "techniques": "composed,repeat-2"}
     plan = planned(llama, calibrate="none,contextual,domain,pmi", **more)
@@ -239,6 +221,7 @@ def test_rows_and_options_that_cannot_work_are_refused_before_the_weights_are_lo
     assert message in refused.value.messages[0]
 
 
+@pytest.mark.plugins
 def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(llama: Engine) -> None:
     with pytest.raises(InputError, match=r"^calibrate prior: .* there are only 6"):  # of 9, without one of three folds
         planned(llama, folds="3", calibrate="none,prior,contextual")
@@ -246,11 +229,7 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     options = TuneOptions.checked(folds="3", techniques="deep-thinking")
     plan = plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
     assert plan.grid.calibrations == ("none", "contextual", "domain", "pmi", "centroid", "head")
-    assert str(told[0]).count("batch, prior, fitted, fitted-slope: they need 20 rows outside a fold, and there are 6")
-
-
-MANY = [(f"{kind} {word} film", LABELS[(place + len(kind)) % 2]) for place, word in enumerate(WORDS) for kind in "abcd"]
-MORE = [(f"{text} {end}", label) for text, label in MANY for end in ("here", "now")]
+    assert str(told[0]).count("batch, fitted, fitted-slope, prior: they need 20 rows outside a fold, and there are 6")
 
 
 def stored_by(llama: Engine, plan: TunePlan, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
@@ -333,6 +312,7 @@ def direction(vector: Any) -> Any:
     return vector / np.linalg.norm(vector)
 
 
+@pytest.mark.plugins
 def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +333,7 @@ def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
     assert report.right[report.kept] == right
 
 
+@pytest.mark.plugins
 def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,69 +347,7 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
     assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
 
 
-def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:
-    """Words that tell the label are learned; words that no other fold has teach nothing."""
-    told = [(f"{text}, {'good' if label == LABELS[1] else 'bad'}", label) for text, label in MANY]
-    words, states = tune(planned(llama, labelled(told), shots=4), engine=llama).rivals
-    assert (words.right, words.rows) == (len(MANY), len(MANY))
-    assert 0 <= states.right <= len(MANY)
-    words_alone = labelled([(word, LABELS[place % 2]) for place, word in enumerate(WORDS)])
-    report = tune(planned(llama, words_alone), engine=llama)
-    assert report.rivals[0].right < len(WORDS)
-    assert report.as_json()["rivals"][0]["accuracy"] == report.rivals[0].right / len(WORDS)
-
-
-def test_a_named_sentence_encoder_is_a_rival_whose_embeddings_are_classified(
-    llama: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stand-in, whose embedding is the number of the letters r and l: the words of this test differ in it."""
-
-    class Encoder:
-        def __init__(self, name: str, device: str) -> None:
-            if name == "./nowhere":
-                raise OSError("no such folder")
-
-        def encode(self, texts: Sequence[str], show_progress_bar: bool) -> Any:
-            return np.array([[text.count("r"), text.count("l")] for text in texts], dtype=float)
-
-    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Encoder))
-    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: name)
-    rows = [(f"a {'rrrr' if place % 2 else 'llll'} {word} film", LABELS[place % 2]) for place, word in enumerate(WORDS)]
-    *_, rival = tune(planned(llama, labelled(rows), rival="./encoder"), engine=llama).rivals
-    assert (rival.name, rival.right) == ("logistic regression on ./encoder", len(WORDS))
-    with pytest.raises(InputError, match=r"rival ./nowhere: cannot be loaded as a sentence encoder: no such folder"):
-        tune(planned(llama, labelled(rows), rival="./nowhere"), engine=llama)
-
-
-def test_a_rival_without_its_library_is_refused_before_the_model_is_loaded(
-    llama: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"rival ./encoder: needs more: .*pip install '.\[rival\]'"):
-        planned(llama, rival="./encoder")
-
-
-def test_the_head_on_hidden_states_is_logistic_regression_on_their_mean(llama: Engine) -> None:
-    plan = planned(llama, labelled(MANY), shots=4)
-    queries, right = plan.rows.queries, 0
-    tokens = Observer(llama, Template(TEMPLATE), queries, every_token=True)(queries).tokens
-    assert tokens is not None
-    means = np.array([states.mean(axis=0) for states in tokens])
-    for fold in plan.folds:
-        others = [row for row in range(len(queries)) if row not in fold]
-        scaler = StandardScaler().fit(means[others])
-        head = LogisticRegression(max_iter=1000).fit(scaler.transform(means[others]), np.array(plan.rows.gold)[others])
-        right += int((head.predict(scaler.transform(means[list(fold)])) == np.array(plan.rows.gold)[list(fold)]).sum())
-    assert tune(plan, engine=llama).rivals[1].right == right
-
-
-def test_without_scikit_learn_no_classifier_is_compared(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepthink_cli.tuning.rivals.find_spec", lambda name: None)
-    told: list[object] = []
-    assert tune(planned(llama), engine=llama, tell=told.append).rivals == ()
-    assert [str(each) for each in told if isinstance(each, Note) and "scikit-learn" in each.text]
-
-
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("budget", "readings"), [(60, (3, 1, 1)), (17, (1, 1, 0)), pytest.param(None, (9, 9, 1), marks=pytest.mark.soak)]
 )
@@ -479,6 +398,7 @@ def test_a_budget_leaves_out_the_corrections_of_most_texts_if_t_1_takes_longer(
     assert not held_out_scores(llama, plan.rows, sets, plan.grid, silent, 8).grid.left_out
 
 
+@pytest.mark.plugins
 def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     hours = iter(range(0, 3_600_000, 3600))
     monkeypatch.setattr("deepthink_cli.tuning.held_out.clock", lambda: next(hours))
@@ -488,6 +408,7 @@ def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.
     assert report.as_json()["not_tried"] == report.not_tried
 
 
+@pytest.mark.plugins
 def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> None:
     more = {"iterations": 1, "techniques": "composed", "calibrate": "batch,fitted"}
     first = planned(llama, labelled(MANY[:30]), **more)
@@ -503,6 +424,7 @@ def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> Non
     assert reports[0].right != reports[1].right  # the labels were flipped
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(("technique", "iteration"), [("composed", 3), ("repeat-2", 1)])
 def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, technique: str, iteration: int
@@ -549,6 +471,7 @@ def test_a_trained_memory_is_tried_by_name(llama: Engine, tmp_path: Path, monkey
     assert all(map(torch.equal, memory.keys, training.memory.keys))
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", ["ensemble-3", "more"])
 def test_techniques_whose_memory_is_not_one_file_are_refused(llama: Engine, name: str) -> None:
     with pytest.raises(InputError, match=f"technique {name}: use .*composed"):

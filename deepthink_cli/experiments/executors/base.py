@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JobInfo:
-    """A job in events: `label` names it, and `key` is that of the first row to be made, which no other job has."""
-
-    key: str
-    label: str
-
-
-@dataclass(frozen=True)
 class RunsPrepared(Told):
     """Runs into the folder `out` are about to begin; told first."""
 
@@ -49,23 +41,27 @@ class JobsPlanned(Told):
 class InputsScored(Told):
     """Inputs of a job were scored."""
 
-    job: JobInfo
     inputs: int
 
 
 @dataclass(frozen=True)
-class RowWritten(Told):
-    """A row of a job was written."""
+class RowMade(Told):
+    """A row of the job with this `label` is complete; it is told once it is written.
 
-    job: JobInfo
+    `predictions` are those before the correction of its scores, each with its correction if there is one; they are
+    given only if samples are asked for.
+    """
+
+    label: str
     row: Result
+    predictions: Sequence[Prediction] = ()
 
 
 @dataclass(frozen=True)
 class JobsDone(Told):
-    """Jobs of one task that were read together are done."""
+    """Jobs of one task that were read together are done: the test rows that were made of each, by its label."""
 
-    jobs: Sequence[JobInfo]
+    rows: Mapping[str, Sequence[Result]]
 
 
 @dataclass(frozen=True)
@@ -113,19 +109,6 @@ class Opened:
     events: list[Told]
     package: str
     host: str
-
-
-@dataclass(frozen=True)
-class RowMade:
-    """A row of a job is complete.
-
-    `predictions` are those before the correction of its scores, each with its correction if there is one; they are
-    given only if samples are asked for.
-    """
-
-    job: JobInfo
-    row: Result
-    predictions: Sequence[Prediction] = ()
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,31 @@
-"""Workers on this machine: one process for each group of GPUs, or of cores."""
+"""Workers on this machine: one process for each group of GPUs, or of cores, which runs this module.
+
+Messages come on its standard input, events go to its standard output, both pickled. Before each message stand its
+bytes, as 8 bytes, so that they can be read while the process still imports.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
 import signal
+import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
+from queue import SimpleQueue
 from subprocess import PIPE, TimeoutExpired
 from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.executors.base import Deliver, Died, Message, module_path
-from deepthink_cli.experiments.executors.process import END, LENGTH
 from deepthink_cli.io.processes import Process, python, start
+from deepthink_cli.io.temporary import remove_temporary_folders
 
+LENGTH = 8  # bytes of the length of a message, the highest first
+END = bytes(LENGTH)  # in place of a message: end at once
 _PATIENCE = 1.0  # seconds in which a process ends by itself
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
@@ -33,7 +41,7 @@ class LocalExecutor:
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
         """A worker in a new process, whose variables are set before torch is imported."""
         process = start(
-            python("-m", "deepthink_cli.experiments.executors.process"),
+            python("-m", __name__),
             worker_variables(os.environ, self.shares[number], self.workers),
             stdin=PIPE,
             stdout=PIPE,
@@ -47,7 +55,7 @@ class LocalExecutor:
 
 
 class LocalWorker:
-    """A process of `deepthink_cli.experiments.executors.process`, and a thread that reads its events."""
+    """A worker process, and a thread that reads its events."""
 
     def __init__(self, process: Process, deliver: Deliver) -> None:
         self.process = process
@@ -135,3 +143,34 @@ def _reason(code: int, line: str) -> str:
         with suppress(ValueError):
             return f"was killed by {signal.Signals(-code).name}"
     return f"ended with status {code}" + (f": {line}" if line else "")
+
+
+def main() -> None:
+    """A worker process: do what the parent process asks for until it ends or closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
+    events = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not be between the events
+    messages: SimpleQueue[bytes] = SimpleQueue()
+    # From the start, so that this process ends with its parent. The imports of two threads could meet halfway: messages
+    # are unpickled by this one.
+    Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
+    from deepthink_cli.experiments.executors.handler import MessageHandler
+    from deepthink_cli.io.cache import Store
+
+    handler = MessageHandler(Store())
+    while True:
+        for event in handler.handle(pickle.loads(messages.get())):
+            pickle.dump(event, events)
+            events.flush()
+
+
+def _read(pipe: Any, messages: SimpleQueue[bytes]) -> None:
+    """Queue the messages; when the parent says so or has ended, in whatever way, end this process too."""
+    while len(length := pipe.read(LENGTH)) == LENGTH and length != END:
+        messages.put(pipe.read(int.from_bytes(length, "big")))
+    remove_temporary_folders()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from queue import Empty, SimpleQueue
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.events import Tell, Warn
 from deepthink_cli.experiments.executors.base import (
     Died,
     Done,
@@ -19,13 +19,9 @@ from deepthink_cli.experiments.executors.base import (
     Executor,
     Failed,
     Finished,
-    InputsScored,
-    JobsDone,
     Message,
     Open,
     Opened,
-    RowMade,
-    RowsLabelled,
     Subject,
     Unit,
     Worker,
@@ -165,7 +161,7 @@ class Scheduler:
                 self._fail_for_good(message, "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case Note() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
+            case _:
                 assert isinstance(message, Unit)
                 self.client.happened(message, event)
 

@@ -17,20 +17,22 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.base import EXECUTORS
-from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export import EXPORTERS
+from deepthink_cli.model.files import MODEL_FILES
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.cells import PUBLISHED
-from deepthink_cli.report.registry import FORMATS
+from deepthink_cli.report.registry import FORMATS, FORMS
 from deepthink_cli.scoring.scoring import SCORES, STEPS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
+from deepthink_cli.tuning.rivals import RIVALS
 from deepthink_cli.updates import RULES
 
 # By their options: --update, --technique, --calibrate, --score, those of steps, --demos-by, --engine, --to,
-# --output-format and their own; --published, `kind` of the figure of a study, and `judge` of a task file.
+# --output-format and their own; --published, `kind` of the figure of a study, and `judge` of a task file. Openers and
+# weights are named by what files hold, or end with.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -39,6 +41,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "steps": STEPS,
     "selections": METHODS,
     "engines": ENGINES,
+    "weights": MODEL_FILES,
     "exporters": EXPORTERS,
     "executors": EXECUTORS,
     "formats": FORMATS,
@@ -47,6 +50,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "forms": FORMS,
     "judges": JUDGES,
     "openers": OPENERS,
+    "rivals": RIVALS,
 }
 Kinds = Annotated[
     list[str] | None,

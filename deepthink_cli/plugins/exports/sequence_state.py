@@ -61,7 +61,14 @@ def parse_state(data: bytes, name: str) -> SequenceState:
     (streams,) = reader.words("<I", "its cells")
     if streams != 1:
         raise InputError(f"{name}: holds {streams} streams of cells, not one; save it from a context for one sequence")
-    positions = _positions(reader)
+    (cells,) = reader.words("<I", "its cells")
+    words = reader.words(f"<{3 * cells}i", "its cells")  # position, number of sequences, sequence
+    if any(number != 1 for number in words[1::3]):
+        raise InputError(
+            f"{name}: its cells are not those of one sequence with a position for each; models with positions in two "
+            "dimensions cannot be exported"
+        )
+    positions = tuple(words[0::3])
     if not positions:
         raise InputError(f"{name}: holds no tokens; save it after the demonstrations' tokens were read")
     transposed, layers = reader.words("<II", "its layers")
@@ -78,18 +85,6 @@ def parse_state(data: bytes, name: str) -> SequenceState:
             "attention windows, or a damaged file; models with one cache can be exported"
         )
     return SequenceState(name, data, tokens, positions, keys, values)
-
-
-def _positions(reader: _Reader) -> tuple[int, ...]:
-    """The positions of the cells, each of which belongs to one sequence."""
-    (cells,) = reader.words("<I", "its cells")
-    words = reader.words(f"<{3 * cells}i", "its cells")  # position, number of sequences, sequence
-    if any(number != 1 for number in words[1::3]):
-        raise InputError(
-            f"{reader.name}: its cells are not those of one sequence with a position for each; models with positions "
-            "in two dimensions cannot be exported"
-        )
-    return tuple(words[0::3])
 
 
 def _plain(tokens: Sequence[int], name: str) -> tuple[int, ...]:

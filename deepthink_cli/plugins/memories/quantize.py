@@ -60,7 +60,10 @@ def quantized(tensor: Tensor, part: str, form: Quantized) -> Codes:
     scale = _rounded(((high - low.double()) / most).clamp_min(_SMALLEST), up=True)
     offset = exact - spread(low, tensor, axis, form).double()
     codes = (offset / spread(scale, tensor, axis, form).double()).round().clamp(0, most).to(torch.uint8)
-    stored = Codes(codes if form.bits == 8 else _packed(codes), low, scale)
+    if form.bits == 4:  # two tokens a byte: (heads, ceil(L / 2), size)
+        odd, codes = codes[:, 1::2], codes[:, 0::2].clone()
+        codes[:, : odd.shape[1]] |= odd << 4
+    stored = Codes(codes, low, scale)
     if not dequantized(stored, part, tensor.shape[1], form).isfinite().all():
         raise DeepThinkError(f"{form.dtype} cannot store {part} as large as {tensor.abs().max():.3g}; keep float32")
     return stored
@@ -72,10 +75,3 @@ def _rounded(numbers: Tensor, up: bool) -> Tensor:
     beyond = nearest.double() < numbers if up else nearest.double() > numbers
     limit = torch.full_like(nearest, torch.inf if up else -torch.inf)
     return torch.where(beyond, torch.nextafter(nearest, limit), nearest)
-
-
-def _packed(codes: Tensor) -> Tensor:
-    """Two tokens a byte: (heads, L, size) to (heads, ceil(L / 2), size)."""
-    packed, odd = codes[:, 0::2].clone(), codes[:, 1::2]
-    packed[:, : odd.shape[1]] |= odd << 4
-    return packed

@@ -21,7 +21,7 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import json_line
 from deepthink_cli.plugins.pages.of_runs import folder_of
 from deepthink_cli.report.job_results import JobResults
-from deepthink_cli.report.registry import Reported
+from deepthink_cli.report.page import Report
 from deepthink_cli.tasks.catalogue import built_in, digest
 
 VERSION = "0.3.0"  # of the schema
@@ -32,9 +32,9 @@ _METRICS = {
 }
 
 
-def write_report(reported: Reported, folder: Path) -> list[str]:
+def write_report(report: Report, folder: Path) -> list[str]:
     """Write the records of a report, and tell their number; raises as `write_records` does."""
-    written = write_records(reported.jobs, folder, int(time.time()), reported.iteration)
+    written = write_records(report.jobs, folder, int(time.time()), report.iteration)
     return [f"wrote {len(written)} records below {folder / 'data'}"]
 
 

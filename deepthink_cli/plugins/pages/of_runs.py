@@ -18,7 +18,6 @@ from deepthink_cli.report.arms import varying
 from deepthink_cli.report.figures import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.page import Report
-from deepthink_cli.report.registry import Reported
 from deepthink_cli.report.significance import Paired, Spread
 
 ACCURACY = (
@@ -87,21 +86,18 @@ def _gain(iteration: int, paired: Paired) -> Point:
     return Point(mean, (low, high), f"{mean:+.1f} ({low:+.1f} to {high:+.1f})")
 
 
-def write_report(reported: Reported, file: TextIO) -> None:
+def write_report(report: Report, file: TextIO) -> None:
     """Write the page of a report."""
-    file.write(render(page_of_runs(reported.page, reported.jobs, reported.line, reported.all_tasks)))
+    file.write(render(page_of_runs(report)))
 
 
 MAX_VALUES = 12  # values of a setting that are listed
 
 
-def page_of_runs(report: Report, jobs: Sequence[JobResults], command: str = "", tasks: bool = False) -> WebPage:
-    """The page of a report of these jobs; `command` is the line that writes it, `tasks` as in `report_of`.
-
-    Raises InputError for samples that cannot be read.
-    """
-    samples, missing = samples_of(jobs)
-    about = []
+def page_of_runs(report: Report) -> WebPage:
+    """The page of a report; raises InputError for samples that cannot be read."""
+    samples, missing = samples_of(report.jobs)
+    page, about = report.page, []
     if not len(samples):
         about.append("These runs have no samples; deepthink run --samples keeps every input's scores.")
     elif missing:
@@ -110,14 +106,14 @@ def page_of_runs(report: Report, jobs: Sequence[JobResults], command: str = "", 
         about.append("These runs kept no texts of their inputs, which are named by their file and line.")
     return WebPage(
         title="Deep-Thinking against plain in-context learning",
-        summary=[report.source, report.title],
-        tables=[Table(heading or report.title, report.columns, rows) for heading, rows in report.sections],
-        legend=report.legend,
-        footnotes=report.footnotes,
-        curves=curves_of(panels(jobs, tasks)),
-        settings=_settings(jobs),
+        summary=[page.source, page.title],
+        tables=[Table(heading or page.title, page.columns, rows) for heading, rows in page.sections],
+        legend=page.legend,
+        footnotes=page.footnotes,
+        curves=curves_of(panels(report.jobs, report.all_tasks)),
+        settings=_settings(report.jobs),
         versions=versions(),
-        command=command,
+        command=report.line,
         samples=samples if len(samples) else None,
         about_samples=about,
     )

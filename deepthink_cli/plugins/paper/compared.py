@@ -75,7 +75,7 @@ def pairs(jobs: Sequence[JobResults], iteration: int | None) -> list[Pair]:
     last = max((t for job in jobs for t in job.test), default=1)
     wanted, found = min(iteration or last, last), list[Pair]()
     scored = [job for job in jobs if wanted in job.test]
-    for job in different_seeds(scored, lambda job: (job.arm, job.task, job.seed.order is None, job.demonstrations)):
+    for job in different_seeds(scored, lambda job: (job.arm, job.task, job.seed.order < 0, job.demonstrations)):
         compared = job.compared(wanted)
         if compared.plain is not None:
             found.append(
@@ -187,7 +187,7 @@ def draw_violins(form: ViolinsOptions, jobs: Sequence[JobResults]) -> Figure:
     from matplotlib.patches import Patch
 
     every = pairs(jobs, form.iteration)
-    shown = grouped(every, lambda pair: (pair.model, pair.task, "seeds" if pair.seed.order is None else "orders"))
+    shown = grouped(every, lambda pair: (pair.model, pair.task, "seeds" if pair.seed.order < 0 else "orders"))
     figure, grid = panels_of(len(shown), 3.4 if len(shown) == 1 else 2.3, 2)
     for axes, ((model, task, part), values) in zip(grid, shown.items(), strict=True):
         titled(axes, f"{task}, {len(values)} random {part}", short(model))

@@ -15,7 +15,7 @@ from deepthink_cli.report.page import Page
 
 if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults
-    from deepthink_cli.report.registry import Reported
+    from deepthink_cli.report.page import Report
 
 CAPTION_WORDS = 40
 ABOUT = "Deep-Thinking and in-context learning (ICL), accuracy in percent"
@@ -40,10 +40,10 @@ _LATEX = {
 }
 
 
-def write_report(reported: Reported, file: TextIO) -> None:
+def write_report(report: Report, file: TextIO) -> None:
     """Write the tables of a report."""
-    page, titles = reported.page, titles_of(reported.jobs)
-    about = without_paths(page.title, reported.jobs)
+    page, titles = report.page, titles_of(report.jobs)
+    about = without_paths(page.title, report.jobs)
     caption = f"{ABOUT}: {about}"
     long = len(caption.split()) > CAPTION_WORDS
     notes = [*([about] if long else []), *page.legend, *page.footnotes]

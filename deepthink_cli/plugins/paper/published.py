@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-if TYPE_CHECKING:
-    from deepthink_cli.report.arms import Arm
-    from deepthink_cli.report.tables import TableRow
+from deepthink_cli.report.arms import Arm
+from deepthink_cli.report.tables import PublishedFigure, TableRow
 
 OURS = "Deep-Thinking"
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -43,17 +43,16 @@ class Table(_Data):
     notes: dict[str, str] = {}
 
 
-class Cell(_Data):
-    """One published accuracy, in percent, with its footnote."""
+@dataclass(frozen=True)
+class Cell(PublishedFigure):
+    """One published accuracy, with its footnote."""
 
-    table: int
     dev: bool | None
     seeds: int
     model: str
     task: str
     method: str
     plain: bool
-    accuracy: float
     note: str | None
 
 

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.report.cells import Published
-from deepthink_cli.report.registry import Format
+from deepthink_cli.report.registry import FigureForm, FigureOptions, Format
 
 Reading = Annotated[int, Field(ge=1)]
 

@@ -56,23 +56,12 @@ def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], colum
     return list(lines.values())
 
 
-def _within(blocks: Sequence[Block], jobs: Sequence[JobResults]) -> list[Block]:
-    """The blocks; a T beyond the last, in a study's small scale, becomes the last T."""
-    last = max((t for job in jobs for t in job.test), default=1)
-    return [block.model_copy(update={"iteration": block.iteration and min(block.iteration, last)}) for block in blocks]
-
-
 def _columns(form: TableOptions, rows: Sequence[TableRow]) -> list[str]:
     names = distinct([row.name for row in rows if not row.is_detail or row.name in form.columns])
     columns = [name for name in form.columns or names if name in names]
     if not columns:
         raise InputError("figure: there are no rows of its columns at T = 1 and at T yet; continue the study")
     return columns
-
-
-def _heading(name: str, columns: Sequence[str], jobs: Sequence[JobResults]) -> str:
-    """The name of a column; `average` for a group whose tasks have columns as well."""
-    return "average" if {*groups_of(jobs).get(name, [])} & {*columns} else name
 
 
 def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[str], is_thinking: bool) -> Line:
@@ -121,12 +110,17 @@ def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title
     `name` is the study's, of which the label is made, and `title` begins the caption. The paper's figures are in
     parentheses. Raises InputError if no row of its columns is there.
     """
-    columns = _columns(form, summarize(jobs))
-    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
+    columns, last = _columns(form, summarize(jobs)), max((t for job in jobs for t in job.test), default=1)
+    # A T beyond the last, in a study's small scale, becomes the last T.
+    within = [
+        each.model_copy(update={"iteration": each.iteration and min(each.iteration, last)}) for each in form.blocks
+    ]
+    blocks = [(block, lines_of(form, block, jobs, columns)) for block in within]
     every = [line for _, lines in blocks for line in lines]
-    titles = titles_of(jobs)
-    headings = [named(_heading(column, columns, jobs), titles) for column in columns]
-    head = [r"\textbf{Method}", *(rf"\textbf{{{latex_text(heading)}}}" for heading in headings)]
+    titles, groups = titles_of(jobs), groups_of(jobs)
+    # A group whose tasks have columns as well is their average.
+    names = ["average" if {*groups.get(name, [])} & {*columns} else name for name in columns]
+    head = [r"\textbf{Method}", *(rf"\textbf{{{latex_text(named(name, titles))}}}" for name in names)]
     body = [" & ".join(head) + r" \\"]
     for block, lines in ((block, lines) for block, lines in blocks if lines):
         body.append(r"\midrule")
@@ -137,15 +131,12 @@ def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title
     has_paper = any(value is not None for line in every for value in line.paper)
     paper = " In parentheses: the paper's figures." if has_paper else ""
     words = re.sub(r"^Table \d+: ", "", title)  # LaTeX numbers the table itself
-    caption = f"{words[:1].upper()}{words[1:]}. {_about(every, jobs)}.{paper} Bold: the best of ours."
+    models, seeds = ", ".join(dict.fromkeys(line.model for line in every)), len({str(job.seed) for job in jobs})
+    mean = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    about = f"Accuracy in percent of {without_paths(models, jobs)}, {mean}"
+    caption = f"{words[:1].upper()}{words[1:]}. {about}.{paper} Bold: the best of ours."
     notes = [named(note, titles) for note in footnotes(jobs)]
     return table_environment(name, f"l{'c' * len(columns)}", body, notes, latex_text(caption), f"tab:{name}")
-
-
-def _about(lines: Sequence[Line], jobs: Sequence[JobResults]) -> str:
-    models, seeds = ", ".join(dict.fromkeys(line.model for line in lines)), len({str(job.seed) for job in jobs})
-    mean = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
-    return f"Accuracy in percent of {without_paths(models, jobs)}, {mean}"
 
 
 def _latex_line(line: Line, best: dict[tuple[str, int], float]) -> str:

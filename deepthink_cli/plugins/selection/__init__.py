@@ -1,1 +1,1 @@
-"""Selection methods that read the pool with a model."""
+"""`deepthink select`, and selection methods that read the pool with a model."""

@@ -92,7 +92,12 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
         # Rows that help each of the others by the same, in the score set or not, have the same score.
         scores[kept] = (contributions.sum(axis=1) / np.maximum(others, 1)).round(12)
         target = max(most, math.ceil(len(kept) / FACTOR))
-        places = _best(pool, kept, scores, target, shots)
+        ranked = np.argsort(-scores[kept], kind="stable").tolist()
+        chosen = set(ranked[:target])
+        for label, share in pool.shares(shots).items() if pool.balanced else ():
+            of_label = [place for place in ranked if pool.rows[kept[place]].gold == label]
+            chosen |= set(of_label[: SPARE * share])
+        places = sorted(chosen)
         kept, contributions = kept[places], contributions[places]
         if target == most:
             return Candidates(kept, contributions, scores)
@@ -111,15 +116,6 @@ def _same(pool: Pool, rows: Sequence[int] | Ints, others: Sequence[int]) -> NDAr
     return np.equal.outer(pool.inputs[rows], pool.inputs[others])
 
 
-def _best(pool: Pool, rows: Ints, scores: Floats, count: int, shots: int) -> list[int]:
-    """The places in `rows` of the `count` best ones, and of the best of every label if the pool is balanced."""
-    order = np.argsort(-scores[rows], kind="stable").tolist()
-    chosen = set(order[:count])
-    for label, share in pool.shares(shots).items() if pool.balanced else ():
-        chosen |= set([place for place in order if pool.rows[rows[place]].gold == label][: SPARE * share])
-    return sorted(chosen)
-
-
 def search(pool: Pool, candidates: Candidates, shots: int, dev: list[int], draw: random.Random) -> Choice:
     """Diversity-guided search (algorithm 2): in every round, the B variants with the highest accuracy on the dev rows.
 
@@ -131,7 +127,11 @@ def search(pool: Pool, candidates: Candidates, shots: int, dev: list[int], draw:
     beam: list[Set] = [tuple(draw.sample(first, shots)) for _ in range(BEAM)]
     accuracy: dict[Set, float] = {}
     for _ in range(ROUNDS):
-        variants = dict.fromkeys(variant for each in beam for variant in _variants(rows, candidates, each, draw))
+        variants = dict[Set, None]()
+        for chosen in beam:
+            places = draw.sample(range(shots), min(shots, BEAM // 2))
+            variants |= dict.fromkeys(substitute(rows, candidates, chosen, place) for place in places)
+            variants |= dict.fromkeys(tuple(draw.sample(chosen, shots)) for _ in range(BEAM - len(places)))
         new = [each for each in variants if each not in accuracy]
         tried = accuracies(pool, [candidates.rows[list(each)].tolist() for each in new], dev) if new else ()
         accuracy |= zip(new, map(float, tried), strict=True)
@@ -168,12 +168,6 @@ def objective(candidates: Candidates, rows: Sequence[int]) -> float:
     chosen = list(rows)
     similar = candidates.similarities[np.ix_(chosen, chosen)]
     return float(candidates.informativeness[chosen].sum() - DIVERSITY * (similar.sum() - np.trace(similar)))
-
-
-def _variants(pool: Pool, candidates: Candidates, chosen: Set, draw: random.Random) -> list[Set]:
-    places = draw.sample(range(len(chosen)), min(len(chosen), BEAM // 2))
-    substituted = [substitute(pool, candidates, chosen, place) for place in places]
-    return [*substituted, *(tuple(draw.sample(chosen, len(chosen))) for _ in range(BEAM - len(places)))]
 
 
 def substitute(pool: Pool, candidates: Candidates, chosen: Set, place: int, diversity: float = DIVERSITY) -> Set:

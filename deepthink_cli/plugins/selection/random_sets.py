@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.selection.registry import Choice, Pool, Trials
+from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
+    from deepthink_cli.plugins.selection.trials import EngineTrials
     from deepthink_cli.selection.registry import Floats
 
 DEV = 100  # rows of the pool on which sets are tried
 
 
-def trials_of(pool: Pool) -> Trials:
+def trials_of(pool: Pool) -> EngineTrials:
     """The pool's trials, which the registry entry of a method promises."""
     assert pool.trials is not None
-    return pool.trials
+    return pool.trials  # type: ignore[no-any-return]
 
 
 def random_sets(pool: Pool, shots: int, draw: random.Random) -> Iterator[list[int]]:
@@ -166,16 +167,9 @@ def _best_order(pool: Pool, shots: int, draw: random.Random, entropy: Callable[[
     rows = next(random_sets(pool, shots, draw))
     others = [row for row in range(len(pool)) if row not in set(rows)]
     probes = draw.sample(others, min(DEV, len(others))) or sorted(rows)
-    orders = _orders(rows, draw)
+    orders = list(map(list, permutations(rows))) if math.factorial(len(rows)) <= ORDERS else []
+    while len(orders) < min(ORDERS, math.factorial(len(rows))):  # different ones of more than so many
+        drawn = draw.sample(rows, len(rows))
+        orders += [drawn] if drawn not in orders else []
     entropies = [entropy(each) for each in trials_of(pool).probabilities(orders, probes)]
     return Choice(orders[entropies.index(max(entropies))], ordered=True)
-
-
-def _orders(rows: list[int], draw: random.Random) -> list[list[int]]:
-    """All orders of the rows, or 24 different ones if there are more."""
-    if math.factorial(len(rows)) <= ORDERS:
-        return list(map(list, permutations(rows)))
-    orders: dict[tuple[int, ...], None] = {}
-    while len(orders) < ORDERS:
-        orders[tuple(draw.sample(rows, len(rows)))] = None
-    return list(map(list, orders))

@@ -20,8 +20,7 @@ def _by_gradients(place: str, summary: str, source: str) -> SelectionMethod:
 
 def _trying(place: str, summary: str, source: str, cost: str) -> SelectionMethod:
     """A method that tries sets of rows as demonstrations, and balances them itself."""
-    trials = f"{_HERE}.trials:EngineTrials"
-    return SelectionMethod(f"{_HERE}.{place}", summary, source, ("trials",), cost, balances=True, trials=trials)
+    return SelectionMethod(f"{_HERE}.{place}", summary, source, ("trials",), cost, balances=True)
 
 
 HERDING = _zero_shot(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ from deepthink_cli.model.tokens import end_of_demonstrations, query_tokenizer, t
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.likelihood import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
+from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.selection.registry import Pool
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.registry import Floats
@@ -37,8 +39,22 @@ class _Trial:
     key: str
 
 
+def tried(
+    engine: Engine,
+    pool: PoolRows,
+    rows: Pool,
+    reads: Collection[str],
+    queries: Sequence[Query],
+    chat: Chat | None,
+    store: Store | None,
+    tell: Tell,
+) -> Pool:
+    """The pool with trials of its rows as demonstrations."""
+    return replace(rows, trials=EngineTrials(engine, rows.rows, pool.template, pool.labels, chat, store, tell))
+
+
 class EngineTrials:
-    """Label probabilities after sets of demonstrations, by an engine; implements `selection.registry.Trials`.
+    """Label probabilities after sets of demonstrations, by an engine, in plain in-context learning (T = 1).
 
     A zero-shot query follows only the special tokens that the tokenizer adds before a text, or, with a `chat`, the
     template's beginning. With a `store`, results are also cached on disk by their tokens and every byte of the model,
@@ -67,8 +83,10 @@ class EngineTrials:
     def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
         """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
 
-        Every set is tokenised and checked before the first set is read. Raises InputError for a set that is too long
-        for the model with the longest row; also raises as `score_each`.
+        `sets` are lists of pool rows in reading order, which may be empty (zero-shot). `rows` are the classified pool
+        rows, whose labels the model does not read. Every set is tokenised and checked before the first set is read;
+        each distinct set is read once. Raises InputError for a set that is too long for the model with the longest row;
+        also raises as `score_each`.
         """
         import numpy as np
 

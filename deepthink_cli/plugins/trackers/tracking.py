@@ -8,13 +8,14 @@ from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path, PurePath
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Event, Note, Tell, Warn
-from deepthink_cli.experiments.executors.base import JobsPlanned, RowWritten, RunEnded, RunsPrepared
+from deepthink_cli.experiments.executors.base import JobsPlanned, RowMade, RunEnded, RunsPrepared
 from deepthink_cli.io.hub import check_installed
-from deepthink_cli.plugins.trackers.registry import LogOptions
+from deepthink_cli.observers import Observer
+from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.updates import brief
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.results import Result
 
 SERVICES = ("trackio", "wandb")
+
+
+class LogOptions(Options):
+    """The tracker; no variable of the environment, as nothing is sent unless the command or its config file says so."""
+
+    log: Annotated[
+        str | None,
+        Flag(
+            OUTPUT,
+            "Also log every row to a tracker: trackio:PROJECT or wandb:PROJECT. Default: nothing is logged.",
+            "SERVICE:PROJECT",
+            variable=False,
+        ),
+    ] = None
 
 
 def check(options: LogOptions, *_: object) -> None:
@@ -56,7 +71,7 @@ class Tracker:
             case JobsPlanned(jobs, _) if jobs and self._module is None and self._prepared is not None:
                 with self._guarded(self._prepared.out):
                     self._start(self._prepared)
-            case RowWritten(_, row) if self._module is not None and self._prepared is not None:
+            case RowMade(_, row) if self._module is not None and self._prepared is not None:
                 with self._guarded(self._prepared.out):
                     self._log(self._module, row)
             case RunEnded() if self._module is not None and self._prepared is not None:
@@ -140,3 +155,13 @@ def _metrics(row: Result) -> dict[str, float]:
     figures = {"accuracy": row.accuracy, "macro_f1": row.macro_f1}
     ending = f" ({', '.join(filter(None, described))})"
     return {f"{setting.task}/{name}{ending}": value for name, value in figures.items() if value is not None}
+
+
+TRACKERS = Observer(
+    ("run",),
+    LogOptions,
+    check,
+    Tracker,
+    "--log of run: a tracker that is told of every row",
+    "https://github.com/gradio-app/trackio, https://github.com/wandb/wandb",
+)

@@ -145,7 +145,9 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
             if load.salt is None:
                 self._results.failed_recving.add(load.request)
             else:
-                self._write(load, self._memory(load.salt))
+                if load.salt not in self._memories:
+                    self._memories[load.salt] = self._own(OFFERED[load.salt], "this memory")
+                self._write(load, self._memories[load.salt])
             self._results.finished_recving.add(load.request)
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
@@ -161,11 +163,6 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     def wait_for_save(self) -> None:
         """Nothing, as nothing is saved."""
-
-    def _memory(self, salt: str) -> Memory:
-        if salt not in self._memories:
-            self._memories[salt] = self._own(OFFERED[salt], "this memory")
-        return self._memories[salt]
 
     def _own(self, memory: Memory, name: str) -> Memory:
         """This rank's heads of a memory, (L, kv_heads, head_dim) in vLLM's dtype; raises InputError unless it fits."""

@@ -72,7 +72,9 @@ class VllmEngine(Engine):
         )
 
     def _sums(self, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
-        shown, salt = memory.origin.demonstrations.token_ids, self._salt(memory)
+        if id(memory) not in self._salts:
+            self._salts[id(memory)] = (memory, offer(memory))
+        shown, salt = memory.origin.demonstrations.token_ids, self._salts[id(memory)][1]
         asked = [(number, *node) for number, query in enumerate(queries) for node in nodes(query.answers)]
         starts = [[*shown, *queries[number].prefix, *path] for number, path, _ in asked]
         prompts = [{"prompt_token_ids": start, "cache_salt": salt} for start in starts]
@@ -98,11 +100,6 @@ class VllmEngine(Engine):
             if not answer.logprobs:
                 raise DeepThinkError(f"vLLM ended a request with {answer.finish_reason}; its message says why")
             yield {token: answer.logprobs[0][token].logprob for token in ids}
-
-    def _salt(self, memory: Memory) -> str:
-        if id(memory) not in self._salts:
-            self._salts[id(memory)] = (memory, offer(memory))
-        return self._salts[id(memory)][1]
 
     @cached_property
     def _llm(self) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, read_header
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.processes import SAFE_PATH
-from deepthink_cli.model.location import locate
+from deepthink_cli.model.opening import locate
 from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import ModelIdentity, check_model
 

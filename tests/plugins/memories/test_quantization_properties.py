@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from deepthink_cli.artifact.files import Codes, check_codes, dequantized
-from deepthink_cli.artifact.format import packed_length
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.plugins.memories.quantize import quantized
 from deepthink_cli.provenance import Bits, Quantized
@@ -67,7 +66,7 @@ def test_the_scale_is_hardly_wider_than_the_range_of_the_group(
 def test_the_tensors_have_the_shapes_of_the_format(form: Quantized, part: Part, shape: tuple[int, int, int]) -> None:
     heads, length, size = shape
     stored = quantized(normal(shape, 1.0), part, form)
-    assert stored.codes.shape == (heads, packed_length(length, form.bits), size)
+    assert stored.codes.shape == (heads, math.ceil(length * form.bits / 8), size)
     groups = math.ceil((length if part == "keys" else size) / form.group)
     assert stored.low.shape == ((heads, groups, size) if part == "keys" else (heads, length, groups))
     assert stored.scale.shape == stored.low.shape

@@ -12,10 +12,10 @@ from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study import Origin, packaged
 from deepthink_cli.plugins.paper.compared import draw_lines, draw_violins
 from deepthink_cli.plugins.paper.registry import Block, LinesOptions, TableOptions, ViolinsOptions
 from deepthink_cli.plugins.paper.table import latex_table, lines_of
+from deepthink_cli.plugins.study.study import Origin, open_study, packaged
 from deepthink_cli.report.job_results import jobs_of
 
 STUDIES = [name for name in packaged() if name.startswith("paper/")]
@@ -26,6 +26,10 @@ def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
     figures = {"mmlu-categories", "shots", "seeds-and-orders", "eta"}
     wanted = {"table1", "table2", "table3", "official-recipe", *figures}
     assert {name.removeprefix("paper/") for name in STUDIES} == wanted
+
+
+def test_the_official_recipe_has_the_ids_of_parts() -> None:
+    assert open_study("paper/official-recipe").study.tokens == "parts"
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -101,7 +105,7 @@ def test_violins_part_seeds_from_orders() -> None:
 
 def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "rows", [row(50, iteration=2)])
-    Origin("paper/seeds-and-orders").write(folder)
+    Origin(study="paper/seeds-and-orders").write(folder)
     assert run(["plot", str(folder)]) == 2
     assert "no job has rows at T = 1 and at T = 2 yet" in capsys.readouterr().err
     with pytest.raises(InputError, match="no rows of its columns"):
@@ -129,7 +133,7 @@ def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(tmp_path: Path
     chosen = {"sampling": "random", "pool_size": 100, "balanced": False}
     rows = [*seeds([[40, 60], [50, 60]], task="sst2", **chosen), *curve([70, 60], task="mr", **chosen)]
     folder = write(tmp_path / "rows", rows)
-    Origin("paper/table1").write(folder)
+    Origin(study="paper/table1").write(folder)
     assert run(["plot", str(folder), "-o", str(tmp_path / "t1.png")]) == 2
     assert "the study has a table; end the name in .tex" in capsys.readouterr().err
     assert run(["plot", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0

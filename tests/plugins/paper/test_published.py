@@ -101,7 +101,7 @@ def test_a_mean_over_other_tasks_than_the_papers_says_so(tmp_path: Path, capsys:
 
 
 def test_a_report_in_python_has_them_as_the_command_does(both: str, capsys: Captured) -> None:
-    page = report([Path(both)], iteration=3, published=True)
+    page = report([Path(both)], iteration=3, published=True).page
     assert output(capsys, "report", both, "--at", "3", "--published", "--output-format", "markdown") == markdown(page)
 
 

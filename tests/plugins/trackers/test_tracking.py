@@ -19,8 +19,7 @@ from helpers.tiny import run_words, tiny_task
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, read_results
-from deepthink_cli.plugins.trackers.registry import LogOptions
-from deepthink_cli.plugins.trackers.tracking import check
+from deepthink_cli.plugins.trackers.tracking import LogOptions, check
 
 
 @dataclass

@@ -34,7 +34,7 @@ class HarnessOptions(Options):
 
     def tokenizer_of(self, spec: ModelSpec) -> Any:
         """The tokenizer of a model, as the harness's own model loads it: with `add_bos_token` if that is set."""
-        if self.add_bos_token is None or spec.gguf is not None:
+        if self.add_bos_token is None or spec.file is not None:
             return spec.tokenizer
         from transformers import AutoTokenizer
 

@@ -22,7 +22,7 @@ from deepthink_cli.plugins.pages.of_runs import page_of_runs
 from deepthink_cli.plugins.pages.page import WebPage
 from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.report.job_results import read_jobs
-from deepthink_cli.report.page import report_of
+from deepthink_cli.report.page import Report
 
 NUMBERS = {"u16": "<u2", "u32": "<u4", "i32": "<i4"}
 
@@ -76,7 +76,7 @@ def grid(tmp_path: Path) -> Path:
 
 def page_of(run: Path) -> WebPage:
     jobs = read_jobs([run])
-    return page_of_runs(report_of(str(run), jobs), jobs, "deepthink report")
+    return page_of_runs(Report(str(run), jobs, line="deepthink report"))
 
 
 def test_every_input_of_every_job_is_a_row(grid: Path) -> None:

@@ -1,0 +1,1 @@
+"""Controls of Deep-Thinking: demonstrations that are read repeated, with other label words, alone, or in orders."""

@@ -1,1 +1,0 @@
-"""Figures of runs: `deepthink plot`."""

@@ -1,0 +1,1 @@
+"""Classifiers without in-context learning, which `tune` judges by the same folds."""
