@@ -30,7 +30,6 @@ from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.updates import brief
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.results import Result
     from deepthink_cli.model.spec import ModelSpec
 
@@ -164,21 +163,18 @@ def _show_plan(experiment: Experiment, folder: Path, common: CommonArguments) ->
     if common.as_json:
         write_json({**values, "estimate": asdict(estimated)})
         return
-    options = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in values.items()}
-    width = max(map(len, options))
-    for name, value in {**options, "tokens": f"about {estimated.tokens:,}", "time": _time(estimated)}.items():
-        report(f"{name:{width}}  {value}")
-    report("", "Nothing was written: this is a dry run.")
-
-
-def _time(estimated: Estimate) -> str:
-    """The estimated time of the missing rows, what it rests on, and what exists already."""
     there = f"; {estimated.written} rows are there already" if estimated.written else ""
     if estimated.seconds is None:
-        return f"not estimated: {estimated.reason}{there}"
-    if not estimated.rows:
-        return "nothing to do: all rows are there already"
-    return f"about {duration(estimated.seconds)}, by a short probe{there}"
+        took = f"not estimated: {estimated.reason}{there}"
+    elif estimated.rows:
+        took = f"about {duration(estimated.seconds)}, by a short probe{there}"
+    else:
+        took = "nothing to do: all rows are there already"
+    options = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in values.items()}
+    width = max(map(len, options))
+    for name, value in {**options, "tokens": f"about {estimated.tokens:,}", "time": took}.items():
+        report(f"{name:{width}}  {value}")
+    report("", "Nothing was written: this is a dry run.")
 
 
 class RunProgress:

@@ -20,7 +20,7 @@ from deepthink_cli.data.template import Chat
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.records import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json, json_sha256
-from deepthink_cli.techniques.registry import find_recorded, trains
+from deepthink_cli.techniques.registry import find_recorded
 from deepthink_cli.updates import Gate, UpdateRule, parse_rule
 
 if TYPE_CHECKING:
@@ -105,11 +105,6 @@ class Setting:
         """Sixteen hexadecimal digits that identify this setting."""
         known = {name: value for name, value in asdict(self).items() if name not in _UNSET or value is not None}
         return json_sha256(known)[:16]
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether the memory was trained by gradients, without an update rule."""
-        return trains(self.technique)
 
 
 @with_config(STRICT)

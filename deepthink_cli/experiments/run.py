@@ -28,7 +28,7 @@ from deepthink_cli.experiments.executors.base import (
     Unit,
 )
 from deepthink_cli.experiments.executors.handler import RunUnit
-from deepthink_cli.experiments.executors.scheduler import Client, Scheduler, another_model
+from deepthink_cli.experiments.executors.scheduler import Client, Scheduler
 from deepthink_cli.experiments.folder import MANIFEST, RunFolder, Shard, open_run_folder
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, known, pending
 from deepthink_cli.experiments.results import Setting, check_same_data, grouped
@@ -209,10 +209,9 @@ class RunClient(Client):
         self.mine: dict[Subject, list[Prepared]] = dict(grouped(mine, lambda job: job.model).items())
         self.done = frozenset[str]()
 
-    def refusal(self, subject: Subject, opened: Opened) -> str | None:
-        """Why the first worker with a model is refused: it has another model than this machine."""
-        differing = self.mine[subject][0].run.spec.identify().differences(opened.identity)
-        return another_model(subject, opened, "this machine", differing)
+    def differences(self, subject: Subject, opened: Opened) -> list[str]:
+        """The parts in which the first worker with a model has another one than this machine."""
+        return self.mine[subject][0].run.spec.identify().differences(opened.identity)
 
     def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
         """The units of a model with missing rows; raises InputError if rows of the folder come from other data."""

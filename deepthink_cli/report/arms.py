@@ -72,7 +72,7 @@ class Arm:
         chosen = () if setting.balanced is None else POOL
         names = [name for name in FIELDS if name not in SPLITTING or name in splitting or name in chosen]
         values = {name: getattr(setting, name) for name in names}
-        if setting.is_trained:
+        if trains(setting.technique):
             values |= {"momentum": 0.0, "eta": None, "update": None}
         return cls(**values)
 
@@ -82,14 +82,9 @@ class Arm:
         return replace(self, eta=None)
 
     @property
-    def is_compared_with_plain(self) -> bool:
-        """Whether its technique is compared with plain in-context learning, not with its own T = 1."""
-        return is_rival(self.technique)
-
-    @property
     def baseline_is_plain(self) -> bool:
         """Whether its baseline is plain in-context learning: for Deep-Thinking, and techniques that keep the labels."""
-        return self.technique is None or self.is_compared_with_plain
+        return self.technique is None or is_rival(self.technique)
 
     @property
     def is_read_once(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from deepthink_cli.experiments.results import Result, grouped
-from deepthink_cli.report.arms import Arm, varying
+from deepthink_cli.report.arms import Arm, is_rival, varying
 from deepthink_cli.report.job_results import JobResults, Seed
 from deepthink_cli.report.tables import LARGE, span
 
@@ -51,7 +51,7 @@ def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
         (True, "plain in-context learning", "--technique deep-thinking --at 1"),
         (False, "T = 1", "--at 1"),
     ):
-        found = [(job.arm, job.task, str(job.seed)) for job in missing if job.arm.is_compared_with_plain is is_plain]
+        found = [(job.arm, job.task, str(job.seed)) for job in missing if is_rival(job.arm.technique) is is_plain]
         if found:
             lines.append(
                 f"No baseline, because there are no rows of {what} with the same demonstrations; to add them, repeat "

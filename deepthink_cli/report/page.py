@@ -10,7 +10,7 @@ from typing import Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.registry import loaded
-from deepthink_cli.report.arms import COMPARED, Arm, title, varying
+from deepthink_cli.report.arms import COMPARED, Arm, is_rival, title, varying
 from deepthink_cli.report.cells import PUBLISHED, texts, values
 from deepthink_cli.report.footnotes import footnotes, shortcomings
 from deepthink_cli.report.job_results import JobResults
@@ -157,7 +157,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
         legend.append(
             f"McNemar: seeds that are better / worse at p < {ALPHA}, exact, on the answers to the same inputs."
         )
-    if any(row.arm.is_compared_with_plain for row in rows):
+    if any(is_rival(row.arm.technique) for row in rows):
         legend.append(
             "Rows of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
             "Deep-Thinking, and that of plain in-context learning with the same demonstrations in the column ICL."

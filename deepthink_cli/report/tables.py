@@ -13,6 +13,7 @@ from deepthink_cli.experiments.results import grouped
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.job_results import Comparison, JobResults, Seed, different_seeds, mean_plain
 from deepthink_cli.report.significance import Paired, Spread
+from deepthink_cli.techniques.registry import trains
 
 LARGE = 10  # the most tasks of a group that are shown one by one; larger groups are shown by their means
 
@@ -189,7 +190,7 @@ class TableRow:
     @property
     def etas(self) -> list[float]:
         """The reported eta of every seed and task; none of a trained memory."""
-        return [setting.eta for each in self.of_tasks if not (setting := each.result.setting).is_trained]
+        return [setting.eta for each in self.of_tasks if not trains((setting := each.result.setting).technique)]
 
 
 def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -34,9 +34,9 @@ TICK = 1.0  # seconds of a wait for events
 class Client(ABC):
     """The driver of workers: it knows the units, and writes the rows of a run."""
 
-    def refusal(self, subject: Subject, opened: Opened) -> str | None:
-        """Why the first worker that has opened a subject may not take part; None if it may."""
-        return None
+    def differences(self, subject: Subject, opened: Opened) -> list[str]:
+        """What the first worker has opened otherwise than this machine has it; with any, it may not take part."""
+        return []
 
     @abstractmethod
     def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
@@ -184,11 +184,16 @@ class Scheduler:
         """Why a worker may not take part: another version of the package, or another model than the first one has."""
         if opened.package != (here := version("deepthink-cli")):
             return f"{opened.host} has deepthink {opened.package}, this machine {here}; install the same version on all"
-        if subject not in self.first:
-            return self.client.refusal(subject, opened)
-        ours, others = asdict(self.first[subject].identity), asdict(opened.identity)
-        return another_model(
-            subject, opened, "the other workers", [name for name in ours if ours[name] != others[name]]
+        if subject in self.first:
+            ours, others = asdict(self.first[subject].identity), asdict(opened.identity)
+            than, differing = "the other workers", [name for name in ours if ours[name] != others[name]]
+        else:
+            than, differing = "this machine", self.client.differences(subject, opened)
+        if not differing:
+            return None
+        return (
+            f"{opened.host} has another {subject.name} than {than}: its {' and '.join(differing)} differs; "
+            "give all machines the same files and options"
         )
 
     def _fail_for_good(self, message: Message | None, reason: str) -> None:
@@ -243,13 +248,3 @@ class Scheduler:
         """Raise one error with a line for each unit that was not done."""
         if self.failures:
             raise (InputError if self.are_input else DeepThinkError)(*dict.fromkeys(self.failures))
-
-
-def another_model(subject: Subject, opened: Opened, than: str, differing: Sequence[str]) -> str | None:
-    """Why a worker whose model differs from that of others is refused; None if nothing differs."""
-    if not differing:
-        return None
-    return (
-        f"{opened.host} has another {subject.name} than {than}: its {' and '.join(differing)} differs; "
-        "give all machines the same files and options"
-    )

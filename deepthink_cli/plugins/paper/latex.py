@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TextIO
 
@@ -47,10 +48,9 @@ def write_report(report: Report, file: TextIO) -> None:
     caption = f"{ABOUT}: {about}"
     long = len(caption.split()) > CAPTION_WORDS
     notes = [*([about] if long else []), *page.legend, *page.footnotes]
-    shown = Page(
-        source=page.source,
+    shown = replace(
+        page,
         title=ABOUT if long else caption,
-        columns=page.columns,
         sections=[
             (named(heading, titles), [[named(cell, titles) for cell in row] for row in rows])
             for heading, rows in page.sections
@@ -105,7 +105,17 @@ def latex(page: Page) -> str:
 def table_environment(
     source: str, columns: str, body: Sequence[str], footnotes: Sequence[str], caption: str, label: str = ""
 ) -> str:
-    """A table* for booktabs; `body`, `columns` and `caption` are LaTeX already, the footnotes plain text."""
+    """A table* for booktabs; `body`, `columns` and `caption` are LaTeX already, the footnotes plain text.
+
+    Footnotes are one paragraph of sentences in a smaller font.
+    """
+    sentences = [latex_text(line if line.endswith((".", "?", "!")) else f"{line}.") for line in footnotes]
+    notes = [
+        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright",
+        r"\textit{Notes.}",
+        *sentences,
+        r"\end{minipage}",
+    ]
     lines = [
         rf"% From {printable(source)}; needs \usepackage{{booktabs}}.",
         r"\begin{table*}",
@@ -115,23 +125,12 @@ def table_environment(
         *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(_notes(footnotes) if footnotes else []),
+        *(notes if sentences else []),
         rf"\caption{{{caption}}}",
         *([rf"\label{{{label}}}"] if label else []),
         r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _notes(lines: Sequence[str]) -> list[str]:
-    """Notes below the rows of a table, as one paragraph of sentences in a smaller font."""
-    sentences = [latex_text(line if line.endswith((".", "?", "!")) else f"{line}.") for line in lines]
-    return [
-        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright",
-        r"\textit{Notes.}",
-        *sentences,
-        r"\end{minipage}",
-    ]
 
 
 def _latex_row(cells: Sequence[str]) -> str:

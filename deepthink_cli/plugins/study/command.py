@@ -238,7 +238,12 @@ def run_study(
     problems, observers, reads = Problems(), Watching("run", watching.changed), list[str | Path]()
     with problems.collected():
         crossing = replaced.crossed(context, study, model)
-        reads += _read(crossing, common.config)
+        studied = crossing.opened.study
+        data_dir = None if studied.data_dir is None else Path(studied.data_dir)
+        tasks = list(crossing.tasks)
+        reads += read_by(crossing.opened.path, studied.demos, task=tasks, data_dir=data_dir, config=common.config)
+        for options in studied.models:
+            reads += read_by(model=options.model)
     machines = problems.tried(Machines.checked, divided)
     problems.tried(observers.check, reads)
     problems.raise_any()
@@ -246,16 +251,6 @@ def run_study(
     check_run_apart(machines.folder(folder), reads)
     begin = Origin.of(study, replaced.scale).write
     do_runs(crossing.runs, machines, folder, samples, observers, common, crossing.find, begin)
-
-
-def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:
-    """The files and folders that the study reads."""
-    opened = crossing.opened
-    data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
-    paths = read_by(opened.path, opened.study.demos, task=list(crossing.tasks), data_dir=data_dir, config=config)
-    for options in opened.study.models:
-        paths += read_by(model=options.model)
-    return paths
 
 
 studies = Program(help=__doc__, no_args_is_help=True)

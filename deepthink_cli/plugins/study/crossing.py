@@ -135,8 +135,7 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     """
     problems = Problems()
     tasks = problems.tried(_tasks, opened) or {}
-    for check in (_duplicates, _paths, _scored, _conditions):
-        problems.add(*check(opened))
+    problems.add(*_mistakes(opened))
     if not tasks:
         problems.raise_any()
     problems.add(*_protocols(opened, tasks))
@@ -218,40 +217,33 @@ def _named(written: str, where: str) -> list[Task]:
         raise InputError(*(Problem(each.reason, place=f"{where}: {each.value}") for each in error.problems)) from error
 
 
-def _duplicates(opened: OpenedStudy) -> Iterator[str]:
+def _mistakes(opened: OpenedStudy) -> Iterator[str]:
+    """A line for every value that is duplicated or not on this machine, and for fields without a meaning."""
+    study = opened.study
     for axis in AXES:
-        values = opened.study.models if axis == "models" else opened.written(axis)
+        values = study.models if axis == "models" else opened.written(axis)
         for number, value in enumerate(values if isinstance(values, list | tuple) and axis != "tasks" else ()):
             if value in values[:number]:
                 yield f"{opened.where(axis, number)}: {axis}: {shown(value)} is duplicated; keep one"
-
-
-def _paths(opened: OpenedStudy) -> Iterator[str]:
-    for number, options in enumerate(opened.study.models):
+    for number, options in enumerate(study.models):
         if is_path(options.model) and not Path(options.model).expanduser().exists():
             yield (
                 f"{opened.where('models', number)}: models: {options.model}: no such file or directory; paths are "
                 "relative to the study's folder"
             )
-    folder = opened.study.data_dir
-    if folder is not None and not Path(folder).is_dir():
-        yield f"{opened.where('data_dir')}: data_dir: {folder}: no such directory; name one, or omit it"
-
-
-def _scored(opened: OpenedStudy) -> Iterator[str]:
+    if study.data_dir is not None and not Path(study.data_dir).is_dir():
+        yield f"{opened.where('data_dir')}: data_dir: {study.data_dir}: no such directory; name one, or omit it"
     with naming_options(parameter):
         try:
-            _ = opened.study.scored
+            _ = study.scored
         except InputError as error:
             for problem in error.problems:
                 yield f"{opened.where('at')}: at: {problem.value}: {problem.reason}"
-
-
-def _conditions(opened: OpenedStudy) -> Iterator[str]:
-    study = opened.study
-    values = {_OPTIONS.get(field, field): getattr(study, field) for field in type(study).model_fields}
-    given = [_OPTIONS.get(field, field) for field in type(study).model_fields if opened.written(field) is not None]
-    for name, rule in meaningless("study", given, values):
+    fields = type(study).model_fields
+    given = [_OPTIONS.get(field, field) for field in fields if opened.written(field) is not None]
+    for name, rule in meaningless(
+        "study", given, {_OPTIONS.get(field, field): getattr(study, field) for field in fields}
+    ):
         field = _FIELDS.get(name, name)
         yield f"{opened.where(field)}: {field}: {rule.refusal(lambda each: _FIELDS.get(each, each))}"
 

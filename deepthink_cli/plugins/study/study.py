@@ -33,8 +33,7 @@ def _installed(figure: Any) -> Any:
     """Refuses a form that is not installed, by its name."""
     kind = figure.get("kind") if isinstance(figure, dict) else None
     if isinstance(kind, str) and kind not in FORMS:
-        way = f"use {', '.join(FORMS)}" if FORMS else "omit the figure"
-        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; {way}")
+        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; use {', '.join(FORMS)}")
     return figure
 
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 else:
     _OPTIONS = tuple(form.options for form in FORMS.values())
     _CHOICE = [Field(discriminator="kind")] if len(_OPTIONS) > 1 else []
-    Figure = Annotated[Union[_OPTIONS] if _OPTIONS else Any, *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
+    Figure = Annotated[Union[_OPTIONS], *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
 
 
 class Study(Experiment):

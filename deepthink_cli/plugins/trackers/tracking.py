@@ -57,7 +57,6 @@ class Tracker:
     """
 
     def __init__(self, options: LogOptions, _: str, tell: Tell) -> None:
-        check(options)
         self.name, self.tell = str(options.log), tell
         self.service, _, self.project = self.name.partition(":")
         self._prepared: RunsPrepared | None = None  # None once the tracker has failed
