@@ -112,7 +112,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def _entries(self) -> dict[str, Any]:
         if self._added is None:
             self._added = {}
-            for entry in _entry_points(self.group):
+            entries = _installed().select(group=self.group)
+            for entry in sorted(entries, key=lambda each: (not _is_own(each), each.name)):  # this package's own first
                 if entry.name in self._objects:
                     self._warn(entry, "the name is taken")
                     continue
@@ -151,11 +152,6 @@ def _own(found: Any, name: str) -> Any:
 @cache
 def _installed() -> Any:
     return entry_points()  # of all groups: finding them takes longer than choosing among them
-
-
-def _entry_points(group: str) -> list[EntryPoint]:
-    """The entry points in a group: this package's own, then other packages', in the order of their names."""
-    return sorted(_installed().select(group=group), key=lambda each: (not _is_own(each), each.name))
 
 
 def _is_own(entry: EntryPoint) -> bool:

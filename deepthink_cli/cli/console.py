@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
@@ -18,7 +19,6 @@ from deepthink_cli.io.text import json_line, named, printable, visible
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
-    from rich.progress import ProgressColumn
     from rich.table import Table
 
     from deepthink_cli.cli.options import CommonArguments
@@ -141,19 +141,14 @@ def table(*columns: str, rows: Sequence[Sequence[str]], left: int = 1) -> Table:
 
 def progress(quiet: bool, *columns: str) -> Bar:
     """A progress bar on stderr, with the completed part and the elapsed time; `columns` are the task's fields."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    fields = [_column("{task.fields[" + name + "]}") for name in columns]
-    counted = [_column("{task.completed}/{task.total}"), *fields, TimeElapsedColumn()]
+    text = partial(TextColumn, markup=False)
+    fields = [text("{task.fields[" + name + "]}") for name in columns]
+    counted = [text("{task.completed}/{task.total}"), *fields, TimeElapsedColumn()]
     console = screen(sys.stderr, highlight=False)
-    shown = [SpinnerColumn(), _column("{task.description}"), BarColumn(bar_width=24), *counted]
+    shown = [SpinnerColumn(), text("{task.description}"), BarColumn(bar_width=24), *counted]
     return Progress(*shown, console=console, disable=quiet or not console.is_terminal, transient=True)
-
-
-def _column(pattern: str) -> ProgressColumn:
-    from rich.progress import TextColumn
-
-    return TextColumn(pattern, markup=False)
 
 
 def interval_bar(low: float, value: float, high: float, start: float, end: float, width: int) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
 from deepthink_cli.cli.sources import is_typed
-from deepthink_cli.cli.values import label_list, label_words, pattern, unescaped
+from deepthink_cli.cli.values import label_words, pattern, unescaped
 from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.data.template import SEPARATOR, Chat
 from deepthink_cli.errors import InputError, option
@@ -167,10 +167,13 @@ class PromptArguments(Options):
     def decoded(self) -> tuple[str | None, str | None, list[str] | None, str]:
         """The typed template, name of the label field, label words and separator.
 
-        Raises InputError as `pattern` and `label_list` do.
+        Raises InputError as `pattern` and `label_words` do, and for a single label word.
         """
         separator = SEPARATOR if self.separator is None else unescaped(self.separator)
-        return pattern(self.template), self.label_field, label_list(self.labels), separator
+        template, (_, labels) = pattern(self.template), label_words(self.labels)
+        if labels is not None and len(labels) < 2:
+            raise InputError.of("labels", self.labels, "one label only; name at least two")
+        return template, self.label_field, labels, separator
 
 
 class ChatArguments(Options):

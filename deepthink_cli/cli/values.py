@@ -23,22 +23,12 @@ FILE = "@"  # begins the name of a file of labels
 _HINT = "write a,b,c"
 
 
-def label_list(typed: str | None) -> list[str] | None:
-    """Label words from the value of --labels, without white space at their ends; None if it was not given.
-
-    The value is a line of CSV, or `@FILE`: the labels of a file, one a line. Raises InputError for fewer
-    than two labels, an empty one and a file that cannot be read, with its lines that are wrong.
-    """
-    words = label_words(typed)[1]
-    if words is not None and len(words) < 2:
-        raise InputError.of("labels", typed, "one label only; name at least two")
-    return words
-
-
 def label_words(typed: str | None) -> tuple[dict[str, str], list[str] | None]:
-    """The word of each value in `0=negative,1=positive`, and the different words, in order.
+    """The word of each value in `0=negative,1=positive`, and the different words, in order; None without --labels.
 
-    Values of a file, and values of which one has no `=`, are label words as they are.
+    The value of --labels is a line of CSV, or `@FILE`: the labels of a file, one a line. Values of a file, and values
+    of which one has no `=`, are label words as they are. Raises InputError for an empty label, and for a file that
+    cannot be read, with its lines that are wrong.
     """
     if typed is None:
         return {}, None

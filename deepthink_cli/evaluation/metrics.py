@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.bounded import Probable
-from deepthink_cli.io.text import html_table
 from deepthink_cli.multilabel import LabelMetrics
 from deepthink_cli.scoring.softmax import log_share
 
@@ -310,8 +309,13 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """A table for each way of scoring, for notebooks."""
-        tables = {"": self, **{f", {name} calibration": each for name, each in self.calibrated.items()}}
-        return "\n".join(html_table(*each.table(), f"{self.n:,} rows{by}") for by, each in tables.items())
+        from pandas import DataFrame
+
+        shown = []
+        for by, each in (("", self), *((f", {name} calibration", each) for name, each in self.calibrated.items())):
+            columns, rows = each.table()
+            shown += [f"<p>{self.n:,} rows{by}</p>", DataFrame(rows, columns=columns).to_html(index=False)]
+        return "\n".join(shown)
 
     def as_json(self) -> dict[str, Any]:
         """The part of `eval --json` that depends on the predictions."""

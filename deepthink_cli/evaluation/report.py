@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from html import escape
 from typing import Any, Self
 
 from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference
@@ -15,7 +16,7 @@ from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.errors import BelowThreshold, InputError, option
 from deepthink_cli.evaluation.metrics import Evaluation, Metrics, Probabilities, wilson
 from deepthink_cli.events import Event
-from deepthink_cli.io.text import html_paragraphs
+from deepthink_cli.io.text import printable
 from deepthink_cli.multilabel import LabelSets
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.prediction import Prediction
@@ -217,7 +218,7 @@ class EvaluationReport:
             f"{self.task or made.task or 'rows'}, {self.split}",
             *(f"skipped {count}: {reason}" for reason, count in self.skipped.items()),
         ]
-        return html_paragraphs(lines) + "\n" + self.evaluation._repr_html_()
+        return "\n".join([*(f"<p>{escape(printable(line))}</p>" for line in lines), self.evaluation._repr_html_()])
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""

@@ -1,4 +1,4 @@
-"""Text for people: sizes, lengths, printable characters, text in Markdown, and tables of HTML."""
+"""Text for people: sizes, lengths, printable characters, and text in Markdown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
-from html import escape
 from typing import Any
 
 LONGEST = 100_000  # maximum characters of a line
@@ -61,32 +60,6 @@ def size(count: int) -> str:
         return f"{count} B"
     power = min(4, (count.bit_length() - 1) // 10)
     return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
-
-
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """One `<table>` with every text escaped; the first column is aligned to the left, the others to the right."""
-    lines = ["<table>"]
-    if caption:
-        lines.append(f'<caption style="text-align: left">{_text(caption)}</caption>')
-    lines += ["<thead>", _row("th", columns), "</thead>", "<tbody>", *(_row("td", row) for row in rows), "</tbody>"]
-    return "\n".join([*lines, "</table>"])
-
-
-def html_paragraphs(lines: Sequence[str]) -> str:
-    """A `<p>` for each line, with every text escaped."""
-    return "\n".join(f"<p>{_text(line)}</p>" for line in lines)
-
-
-def _row(tag: str, cells: Sequence[str]) -> str:
-    sides = ["left", *("right" for _ in cells[1:])]
-    written = [
-        f'<{tag} style="text-align: {side}">{_text(cell)}</{tag}>' for side, cell in zip(sides, cells, strict=True)
-    ]
-    return f"<tr>{''.join(written)}</tr>"
-
-
-def _text(text: str, most: int = LONGEST) -> str:
-    return escape(printable(text, most))
 
 
 def canonical_json(value: Any) -> str:

@@ -118,6 +118,11 @@ class TuneOptions(GateOptions):
         """The budget in seconds; None without one."""
         return None if self.budget is None else int(self.budget[:-1]) * {"s": 1, "m": 60, "h": 3600}[self.budget[-1]]
 
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Every gate with every kind of positions."""
+        return tuple(Method(self.iterations, gate, positions) for positions in self.positions for gate in self.gates)
+
 
 @dataclass(frozen=True)
 class Setting:

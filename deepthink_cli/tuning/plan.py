@@ -18,7 +18,6 @@ from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
-from deepthink_cli.method import Method
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -120,8 +119,7 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)
-    methods = tuple(Method(options.iterations, gate, each) for each in options.positions for gate in options.gates)
-    grid = Grid(methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
+    grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
     return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
 
 

@@ -16,6 +16,7 @@ from helpers.said import Captured, json_of, output
 from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.command import WHICH
 from deepthink_cli.cli.main import GROUPS, program, run
+from deepthink_cli.plugins.catalogue.list_command import REGISTRIES
 
 PROGRAM: Any = program()
 MAX_OPTIONS = 12  # a command with more options names the first ones
@@ -51,14 +52,12 @@ def listed(page: str) -> set[str]:
     return first & {option for options in OPTIONS.values() for option in options}  # a broken line may begin with one
 
 
-@pytest.mark.plugins
 def test_commands_stand_in_groups_the_demo_in_the_first_and_other_commands_of_plugins_last() -> None:
     panels = {name: each.rich_help_panel for name, each in PROGRAM.commands.items()}
     assert list(GROUPS) == list(dict.fromkeys(panels.values()))[: len(GROUPS)]
     assert (panels["demo"], panels["tasks"], panels["chat"]) == (next(iter(GROUPS)), "Experiments", PLUGINS)
 
 
-@pytest.mark.plugins
 def test_the_help_of_the_program_fits_a_terminal_and_begins_with_which_command_serves_what(capsys: Captured) -> None:
     lines = page(capsys, "--help").splitlines()
     assert len(lines) <= 60
@@ -73,7 +72,6 @@ def test_the_help_of_the_program_fits_a_terminal_and_begins_with_which_command_s
         assert any(line.split() == [name, *command.help.split("\n")[0].split()] for line in lines), name
 
 
-@pytest.mark.plugins
 def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captured) -> None:
     code = "import sys; from deepthink_cli.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
@@ -84,20 +82,17 @@ def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captu
     assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
 
 
-@pytest.mark.plugins
 def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
     for name, options in OPTIONS.items():
         assert bool(first(name)) == (len(options) > MAX_OPTIONS), name
         assert len(first(name)) <= MAX_OPTIONS
 
 
-@pytest.mark.plugins
 def test_no_command_has_many_more_options_than_a_run() -> None:
     assert len(OPTIONS["run"]) <= 40
     assert max(map(len, OPTIONS.values())) <= 44
 
 
-@pytest.mark.plugins
 @pytest.mark.parametrize("command", sorted(OPTIONS.keys() - {"harness"}))
 def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(command: str, capsys: Captured) -> None:
     whole, short = (page(capsys, *command.split(), flag) for flag in ("--help-all", "--help"))
@@ -112,7 +107,6 @@ def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(comma
         assert "--help-all" not in short
 
 
-@pytest.mark.plugins
 @pytest.mark.parametrize("command", sorted(OPTIONS))
 def test_the_help_of_a_command_fits_a_terminal(command: str, capsys: Captured) -> None:
     lines = page(capsys, *command.split(), "--help").splitlines()
@@ -127,48 +121,23 @@ def test_only_help_all_says_where_an_option_has_no_meaning(capsys: Captured) -> 
     assert condition not in short
 
 
-KINDS = {
-    "published",
-    "forms",
-    "updates",
-    "techniques",
-    "calibrations",
-    "selections",
-    "scores",
-    "steps",
-    "engines",
-    "exporters",
-    "executors",
-    "formats",
-    "observers",
-    "judges",
-    "openers",
-    "weights",
-    "rivals",
-}
-
-
-@pytest.mark.plugins
 def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
     rows = json_of(capsys, "list", "--json")
-    assert {row["kind"] for row in rows} == KINDS
+    assert {row["kind"] for row in rows} == set(REGISTRIES)
     assert [row for row in rows if not (row["summary"] and row["source"])] == []
 
 
-@pytest.mark.plugins
 def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None:
     names = [line.split()[0] for line in output(capsys, "list", "techniques").splitlines()]
     assert names == ["deep-thinking", "composed", "ct-kv", "ensemble-N", "flipped", "fresh", "repeat-R"]
 
 
-@pytest.mark.plugins
 def test_without_a_kind_every_kind_is_followed_by_its_names_within_the_width_of_a_screen(capsys: Captured) -> None:
     lines = output(capsys, "list").splitlines()
     assert "steps         score, nearest, reread, truncate" in lines
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.plugins
 def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:
     assert run(["list", "rules"]) == 2
     assert capsys.readouterr().err.startswith("deepthink: rules: not a kind; use updates, techniques, ")

@@ -9,9 +9,9 @@ import pytest
 from conftest import Models, write_rows
 
 from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.data_options import PromptArguments
 from deepthink_cli.cli.main import run
 from deepthink_cli.cli.sources import csv_line
-from deepthink_cli.cli.values import label_list
 from deepthink_cli.errors import InputError
 
 COMMA = ["positive", "negative, mixed"]
@@ -20,7 +20,7 @@ HARD = ["a, b", 'say "no"', "@user", "[PAD]", "it's", "c"]
 
 def refusal(typed: str) -> tuple[str, ...]:
     with pytest.raises(InputError) as caught:
-        label_list(typed)
+        PromptArguments(labels=typed).decoded()
     return caught.value.messages
 
 
@@ -38,7 +38,7 @@ def refusal(typed: str) -> tuple[str, ...]:
     ],
 )
 def test_the_value_is_a_line_of_csv(typed: str | None, words: list[str] | None) -> None:
-    assert label_list(typed) == words
+    assert PromptArguments(labels=typed).decoded()[2] == words
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_bytes_that_are_not_utf8_are_refused() -> None:
 def test_a_file_has_one_label_a_line(tmp_path: Path) -> None:
     file = tmp_path / "labels.txt"
     file.write_text("\ufeffpositive\r\n\n  negative, mixed  \n\n@user", encoding="utf-8")
-    assert label_list(f"@{file}") == [*COMMA, "@user"]
+    assert PromptArguments(labels=f"@{file}").decoded()[2] == [*COMMA, "@user"]
 
 
 def test_mistakes_in_a_file_of_labels_are_named_by_their_lines(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_file_of_labels_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("labels", [["a", "b"], COMMA, HARD])
 def test_the_option_that_names_labels_is_read_as_these_labels(labels: list[str]) -> None:
     (word,) = shlex.split(shlex.quote(csv_line(labels)))
-    assert label_list(word) == labels
+    assert PromptArguments(labels=word).decoded()[2] == labels
 
 
 @pytest.fixture

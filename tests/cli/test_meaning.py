@@ -100,7 +100,9 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(("command", "options"), [("run", RUN), ("think", THINK)])
+@pytest.mark.parametrize(
+    ("command", "options"), [pytest.param("run", RUN, marks=pytest.mark.plugins), ("think", THINK)]
+)
 def test_every_option_is_tried(command: str, options: dict[str, Given]) -> None:
     names = {str(each.name) for each in PROGRAM.commands[command].params} - ELSEWHERE
     assert names - {"demos"} == (options.keys() | {"technique"}) - {"repeated", "trained", "steps", "demos"}
@@ -225,7 +227,7 @@ def line(base: str, options: dict[str, Given], names: Any) -> str:
 @pytest.mark.parametrize(
     ("base", "options"),
     [
-        ("run --task {task} --data-dir {data} -m {model} -o {out}", RUN),
+        pytest.param("run --task {task} --data-dir {data} -m {model} -o {out}", RUN, marks=pytest.mark.plugins),
         ("think {file} -m {model} -o {out}", THINK),
         pytest.param("think --task {task} --data-dir {data} -m {model} -o {out}", THINK, marks=pytest.mark.soak),
         pytest.param("think {demos} --task {task} -m {model} -o {out}", THINK, marks=pytest.mark.soak),

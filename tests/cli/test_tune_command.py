@@ -14,6 +14,8 @@ from helpers.said import Captured, output
 from deepthink_cli.cli.main import run
 from deepthink_cli.tuning.tune import TuneReport
 
+pytestmark = pytest.mark.plugins  # techniques that are named
+
 KINDS = {
     "positive": ("warm", "wise", "tender", "lively", "kind"),
     "negative": ("dull", "flat", "cold", "stale", "long"),
@@ -31,7 +33,6 @@ def words(models: Models, rows: Path) -> list[str]:
     return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "3", "--technique", "composed"]
 
 
-@pytest.mark.plugins
 def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words: list[str], capsys: Captured) -> None:
     assert run([*words, "--eta", "0.1", "--calibrate", "domain,contextual", "--details"]) == 0
     out, err = capsys.readouterr()
@@ -50,7 +51,6 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words:
     assert "deepthink predict mem.safetensors INPUTS" in err
 
 
-@pytest.mark.plugins
 def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str], capsys: Captured) -> None:
     verdict, expected, *others = output(capsys, *words, "--calibrate", "none").splitlines()
     assert verdict.startswith("verdict: plain in-context learning (T = 1) is kept: these 10 rows")
@@ -59,7 +59,6 @@ def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str]
     assert others[-1].endswith("--details: the best of each kind")
 
 
-@pytest.mark.plugins
 def test_the_report_as_json_has_every_setting_and_the_nested_estimate(words: list[str], capsys: Captured) -> None:
     assert run([*words, "--calibrate", "none", "--json", "-q"]) == 0
     out, err = capsys.readouterr()
@@ -76,7 +75,6 @@ def test_the_report_as_json_has_every_setting_and_the_nested_estimate(words: lis
     assert values["choice"] == {key: values["settings"][0][key] for key in values["choice"]}
 
 
-@pytest.mark.plugins
 def test_the_memory_says_how_it_was_tuned(
     words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +116,6 @@ def test_mistakes_are_one_line_and_exit_2(
     assert any(line.startswith("deepthink: ") and message in line for line in lines), lines
 
 
-@pytest.mark.plugins
 def test_the_verdict_says_what_the_calibration_alone_gives(
     words: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

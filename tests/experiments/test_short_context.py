@@ -24,6 +24,8 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of
 
+pytestmark = pytest.mark.plugins  # techniques and methods of choice that are named
+
 Words = Callable[..., list[str]]
 ALL = "deep-thinking,repeat-2,repeat-3,ensemble-4"
 UNEVEN = [
@@ -64,7 +66,6 @@ def texts(demonstrations: TokenizedDemonstrations) -> Counter[str]:
     return Counter(example.text for example in demonstrations.examples)
 
 
-@pytest.mark.plugins
 def test_every_technique_of_a_run_reads_the_same_whole_demonstrations(
     words: Words, read: list[TokenizedDemonstrations]
 ) -> None:
@@ -79,7 +80,6 @@ def test_every_technique_of_a_run_reads_the_same_whole_demonstrations(
     assert read[3].examples == read[0].examples
 
 
-@pytest.mark.plugins
 def test_it_is_said_once_how_many_are_left_out_and_for_which_technique(words: Words, capsys: Captured) -> None:
     assert run(words("--technique", ALL, "--dry-run")) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
@@ -87,7 +87,6 @@ def test_it_is_said_once_how_many_are_left_out_and_for_which_technique(words: Wo
     assert line.endswith(" with repeat-3; the first 6 are left out for every method")
 
 
-@pytest.mark.plugins
 def test_rows_count_different_demonstrations_and_name_those_that_plain_rows_have(words: Words, tmp_path: Path) -> None:
     assert run(words("--technique", f"{ALL},fresh", "-q")) == 0
     rows = rows_of(tmp_path)
@@ -105,13 +104,11 @@ def test_a_run_of_plain_rows_alone_reads_as_many_as_fit_once(words: Words, tmp_p
     assert rows_of(tmp_path)["plain"].shots_used > 2
 
 
-@pytest.mark.plugins
 def test_a_folder_of_plain_rows_with_more_demonstrations_is_not_continued(words: Words, capsys: Captured) -> None:
     assert run(words("-q")) == 0
     assert "made with other demonstrations than this command uses" in refused(capsys, *words("--technique", ALL, "-q"))
 
 
-@pytest.mark.plugins
 def test_a_query_that_fits_only_after_some_members_is_left_out_for_all(
     tmp_path: Path, read: list[TokenizedDemonstrations]
 ) -> None:
@@ -129,7 +126,6 @@ def test_a_query_that_fits_only_after_some_members_is_left_out_for_all(
     assert row.n + row.skipped["too long for the model"] == 99
 
 
-@pytest.mark.plugins
 def test_techniques_with_which_no_demonstration_fits_are_refused_before_the_model_is_loaded(
     words: Words, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +135,6 @@ def test_techniques_with_which_no_demonstration_fits_are_refused_before_the_mode
     assert "omit repeat-40 or the task" in line
 
 
-@pytest.mark.plugins
 @pytest.mark.parametrize("more", [(), ("--workers", "1")], ids=["here", "in a worker"])
 def test_it_is_said_once_of_demonstrations_that_are_chosen_with_the_model(
     more: Sequence[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,8 @@ from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.page import Report
 from deepthink_cli.report.tables import summarize
 
+pytestmark = pytest.mark.plugins  # techniques and methods of choice that are named
+
 TUNED = "ct-kv steps=25"
 
 
@@ -37,7 +39,6 @@ def records(folder: Path, capsys: Captured, *where: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.plugins
 def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", whole())
     every = records(folder, capsys)
@@ -47,7 +48,6 @@ def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(tmp_pat
     assert records(folder, capsys, "technique=none", "iteration=2")[None]["difference_mean"] == 0.1
 
 
-@pytest.mark.plugins
 def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
     tmp_path: Path, capsys: Captured
 ) -> None:
@@ -73,7 +73,6 @@ def test_a_run_without_t_1_has_no_baseline_and_says_what_to_run() -> None:
     )
 
 
-@pytest.mark.plugins
 def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     rows = [*seeds([[50, 60]] * 2), *seeds([[55, 58]] * 3, technique="repeat-2")]
     jobs = jobs_of(rows)
@@ -81,7 +80,6 @@ def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     assert any("repeat-2, sst2, seed 2" in note for note in Report("run", jobs).page.footnotes)
 
 
-@pytest.mark.plugins
 @pytest.mark.parametrize(
     "other",
     [
@@ -97,7 +95,6 @@ def test_plain_rows_of_other_demonstrations_or_scores_are_no_baseline(other: dic
     assert {line.arm.technique: line.plain is None for line in summarize(jobs)} == {None: False, "repeat-2": True}
 
 
-@pytest.mark.plugins
 def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
     plain = curve([50, 60], {"shots_used": 6})
     assert summarize(jobs_of([*plain, *curve([55, 58], {"shots_used": 14}, technique="repeat-2")]))[1].plain is None
@@ -108,14 +105,12 @@ def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
     assert summarize(jobs_of([*curve([50, 60]), *tuned]))[1].plain is None
 
 
-@pytest.mark.plugins
 def test_what_only_further_readings_depend_on_does_not_part_a_row_from_its_baseline() -> None:
     rows = [*curve([50, 60], eta=0.1, positions="restarted"), *curve([55, 58], technique="repeat-2", momentum=0.9)]
     (line,) = (line for line in summarize(jobs_of(rows)) if line.arm.technique)
     assert line.gain.steps == (0.08,)
 
 
-@pytest.mark.plugins
 def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     plain = [place % 2 == 0 for place in range(N)]
     left = list(range(0, 20, 2))  # the plain row has all of these right
@@ -151,7 +146,6 @@ def test_seeds_are_two_in_a_mean_if_they_differ_on_one_task() -> None:
     assert [len(line.scores) for line in lines] == [1, 2, 2]
 
 
-@pytest.mark.plugins
 def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         *seeds([[50, 60]] * 2, eta=0.1),

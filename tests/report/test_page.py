@@ -39,8 +39,8 @@ def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
     rows = write_reviews(tmp_path / "<rows>.jsonl")
     result = evaluate(Scorer.open(memories, calibrate=["contextual"]), rows, engine=engine)
     shown = result._repr_html_()
-    assert shown.count("<table>") == 2
-    assert shown.count("<tr>") == 2 * (1 + len(memories))
+    assert shown.count("<table") == 2
+    assert shown.count("<tr") == 2 * (1 + len(memories))
     assert "4 rows, contextual calibration" in shown
     assert "&lt;rows&gt;.jsonl" in shown
     assert "<rows>" not in shown

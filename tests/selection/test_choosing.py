@@ -21,6 +21,8 @@ from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import METHODS, Choice, Pool, SelectionMethod
 
+pytestmark = pytest.mark.plugins  # techniques and methods of choice that are named
+
 TEMPLATE = Template("Review: {text}\nSentiment: {label}")
 LABELS = ("negative", "positive")
 ROWS = [Query(f"a film with number {n * n}", LABELS, LABELS[n % 3 > 0]) for n in range(24)]
@@ -56,7 +58,6 @@ def _methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, "sure", SelectionMethod(longest, "sure", "this test", ("hidden", "probabilities")))
 
 
-@pytest.mark.plugins
 @pytest.mark.parametrize("method", ["random", "stratified", "longest"])
 @pytest.mark.parametrize("balanced", [False, True])
 def test_the_order_of_the_file_changes_nothing(method: str, balanced: bool, loaded: Loaded) -> None:
@@ -71,7 +72,6 @@ def test_first_takes_the_first_rows_of_the_file() -> None:
     assert choose_demonstrations(None, pool_of([ROWS[0], *ROWS]), options("first", 3)).places == (0, 2, 3)
 
 
-@pytest.mark.plugins
 @pytest.mark.parametrize("method", ["random", "stratified", "first", "longest"])
 @pytest.mark.parametrize(("shots", "counts"), [(8, (4, 4)), (9, (5, 4))])
 def test_a_balanced_choice_has_equal_numbers_of_every_label(
@@ -84,7 +84,6 @@ def test_a_balanced_choice_has_equal_numbers_of_every_label(
     assert len(set(chosen.places)) == shots
 
 
-@pytest.mark.plugins
 def test_a_method_sees_the_rows_of_one_label_at_a_time_and_its_scores_are_those_of_the_rows(loaded: Loaded) -> None:
     whole = choose_demonstrations(loaded("llama"), pool_of(ROWS), options("longest", 6))
     balanced = choose_demonstrations(loaded("llama"), pool_of(ROWS), options("longest", 6, balance=True))
@@ -112,14 +111,12 @@ def test_a_method_whose_source_balances_does_so_where_the_number_allows_it(
     assert chosen.selected.balanced == (counts == (3, 3))
 
 
-@pytest.mark.plugins
 def test_a_choice_without_an_order_is_shuffled_with_the_seed(loaded: Loaded) -> None:
     choices = [choose_demonstrations(loaded("llama"), pool_of(ROWS), options("longest", 8, seed)) for seed in (0, 0, 1)]
     assert choices[0].places == choices[1].places != choices[2].places
     assert Counter(choices[0].places) == Counter(choices[2].places)
 
 
-@pytest.mark.plugins
 def test_a_method_that_reads_queries_chooses_for_them(loaded: Loaded) -> None:
     query = replace(ROWS[5], gold=None)
     chosen = choose_demonstrations(loaded("llama"), pool_of(ROWS), options("nearest", 3), queries=[query])
@@ -127,7 +124,6 @@ def test_a_method_that_reads_queries_chooses_for_them(loaded: Loaded) -> None:
     assert (chosen.observed, chosen.cached) == (25, 0)
 
 
-@pytest.mark.plugins
 def test_what_was_read_is_taken_from_the_cache_and_told(loaded: Loaded, tmp_path: Path) -> None:
     told: list[Event] = []
     choose_demonstrations(loaded("llama"), pool_of(ROWS), options("longest", 3), Store(tmp_path), told.append)
@@ -136,7 +132,6 @@ def test_what_was_read_is_taken_from_the_cache_and_told(loaded: Loaded, tmp_path
     assert told == [Progress("reading rows", done, 24) for done in (0, 24)]
 
 
-@pytest.mark.plugins
 def test_the_record_names_pool_method_and_model(loaded: Loaded) -> None:
     engine, rows = loaded("llama"), pool_of([*ROWS, ROWS[3]])
     read, drawn = (
@@ -194,7 +189,6 @@ def test_what_cannot_be_chosen_is_refused(case: str) -> None:
     assert len(error.value.messages) == 1
 
 
-@pytest.mark.plugins
 def test_a_pool_of_rows_with_candidates_of_their_own_can_be_chosen_from(loaded: Loaded) -> None:
     rows = pool_of([Query(f"{n} and {n}", (str(2 * n), "0"), str(2 * n)) for n in range(1, 6)], ())
     check_choice(rows, options("longest", 2))

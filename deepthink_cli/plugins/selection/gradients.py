@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.plugins.selection.features import Gains, blocks, greedy, hidden_states, label_probabilities
+from deepthink_cli.plugins.selection.zero_shot import Gains, blocks, greedy, hidden_states, label_probabilities
 from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:

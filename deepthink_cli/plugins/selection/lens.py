@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.plugins.selection.features import best
 from deepthink_cli.plugins.selection.random_sets import DEV, accuracies, dev_rows, trials_of
+from deepthink_cli.plugins.selection.zero_shot import best
 from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:

@@ -111,14 +111,14 @@ LOCAL_ENTROPY = _trying(
     "2,400 inputs after 24 sets",
 )
 K_MEANS = _zero_shot(
-    "queries:k_means",
+    "zero_shot:k_means",
     "the rows nearest to K centroids of given queries, or of the pool",
     "arXiv 2507.16217",
     "hidden",
     "queries",
 )
 SET_BSR = _zero_shot(
-    "queries:set_bsr",
+    "zero_shot:set_bsr",
     "rows whose tokens are similar to every token of given queries, or of other rows",
     "Set-BSR of Gupta et al. 2023, arXiv 2305.14907",
     "tokens",

@@ -1,11 +1,12 @@
-"""The file of vectors: one tensor, and metadata with its origin (docs/artifact.md#vectors)."""
+"""The file of vectors (docs/artifact.md#vectors): one tensor, metadata with its origin, and the memory made of it."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,13 +14,15 @@ from pydantic import TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.artifact.container import Container, Described, digest, read_container
 from deepthink_cli.artifact.metadata import StoredDemonstrations, origin_lines, prompt_lines, versions_line
+from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.records import STRICT, Count, Digest, Natural, place, reason
 from deepthink_cli.io.text import canonical_json, size
 from deepthink_cli.method import Method
-from deepthink_cli.plugins.vectors.options import Factor
+from deepthink_cli.plugins.vectors.options import AddedOptions, Factor
 from deepthink_cli.provenance import (
     ModelIdentity,
     Provenance,
@@ -29,6 +32,8 @@ from deepthink_cli.provenance import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from deepthink_cli.memory import Memory
 
 KEY = "deepthink-vectors"  # of the metadata
 NAME = "vectors"  # of the tensor
@@ -210,3 +215,60 @@ def _check_layout(container: Container, labels: int) -> None:
         raise InputError(
             f"{container.path}: damaged: {container.size} bytes, {container.start + end} expected; {_AGAIN}"
         )
+
+
+@dataclass(frozen=True)
+class OpenedVectors(OpenedMemory):
+    """Verified vectors, before the model is loaded; `predict` and `evaluate` use them as they use a memory."""
+
+    file: VectorsFile = field(kw_only=True)
+
+    def memories(self) -> list[Memory]:
+        """Raises InputError: only a model makes a memory of vectors."""
+        raise InputError(f"{self.name}: holds iterative vectors, not a memory; only predict and evaluate use them")
+
+    def read_by(self, engine: Engine) -> list[Memory]:
+        """The demonstrations, read once with alpha times the vectors of their labels where these begin.
+
+        The vector of the query is added where the candidates of a query begin. Raises InputError if the vectors do not
+        fit the model, or the engine adds none.
+        """
+        metadata, labels = self.file.metadata, self.file.metadata.labels
+        from deepthink_cli.plugins.vectors.passes import adding, read_adding  # imports torch
+
+        vectors = metadata.alpha * self.file.tensor
+        of_demonstrations = vectors[:, [labels.index(label) for label in metadata.demonstrations.labels]]
+        try:
+            ids = metadata.demonstrations.token_ids
+            present, _ = read_adding(engine, ids, metadata.places, list(of_demonstrations))
+        except InputError as error:
+            raise InputError(*(f"{self.name}: {message}" for message in error.messages)) from error
+        return [replace(present, provenance=self.provenance, changing=partial(adding, added=tuple(vectors[:, -1])))]
+
+    @property
+    def corrected_in(self) -> None:
+        """None: a correction is stored with a memory."""
+
+    @property
+    def plain_with(self) -> Mapping[str, float]:
+        """A factor of 0: nothing is added."""
+        return {"alpha": 0}
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file in bytes."""
+        return self.file.container.size
+
+
+def open_vectors(path: str | Path, iteration: int | str = "last", options: AddedOptions | None = None) -> OpenedVectors:
+    """Read a file of vectors and check every byte of it; the factor is the file's own, unless the options have one.
+
+    The only iteration is 1. Raises InputError for another one, and for a file that does not hold complete, unmodified
+    vectors.
+    """
+    if str(iteration) not in ("1", "last", "all"):
+        raise InputError.of("iteration", iteration, f"{path} holds vectors, which are used in one reading; omit it")
+    file = read_vectors(path)
+    alpha = None if options is None else options.alpha
+    file = file.with_alpha(file.metadata.alpha if alpha is None else alpha)
+    return OpenedVectors(str(path), file.metadata.provenance, (1,), (1,), file.metadata.sha256, (), file=file)

@@ -52,7 +52,7 @@ class AddedOptions(Options):
 
 
 VECTORS = Opener(
-    "deepthink_cli.plugins.vectors.opening:open_vectors",
+    "deepthink_cli.plugins.vectors.file:open_vectors",
     "deepthink_cli.plugins.vectors.file:describe",
     "iterative vectors",
     "vectors that are added to one reading of demonstrations, and to the query",

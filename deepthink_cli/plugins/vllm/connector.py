@@ -25,15 +25,17 @@ from vllm.model_executor.models.utils import extract_layer_index
 
 from deepthink_cli.artifact.files import read_memories
 from deepthink_cli.memory import Memory
-from deepthink_cli.plugins.vllm.checks import (
+from deepthink_cli.plugins.vllm.settings import (
+    OFFERED,
+    SALT,
     block_size,
     check_fits,
     check_server,
     check_version,
     heads_of_rank,
+    parse_served,
     refusal,
 )
-from deepthink_cli.plugins.vllm.settings import OFFERED, SALT, parse_served
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

@@ -21,8 +21,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.chat import turns_of
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import end_of_demonstrations
-from deepthink_cli.plugins.vllm.checks import options_of
-from deepthink_cli.plugins.vllm.settings import parse_served
+from deepthink_cli.plugins.vllm.settings import options_of, parse_served
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 _REFUSED = {

@@ -17,8 +17,14 @@ from hypothesis import strategies as some
 
 from deepthink_cli import Memory
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.exports.llama_cpp import agreement, check_tokens, read_state, write_state
-from deepthink_cli.plugins.exports.sequence_state import SequenceState, parse_state
+from deepthink_cli.plugins.exports.llama_cpp import (
+    SequenceState,
+    agreement,
+    check_tokens,
+    parse_state,
+    read_state,
+    write_state,
+)
 
 TOKENS = (1, 7, 7, 3)
 GOLDEN = "71736767040000000400000001000000070000000700000003000000010000000400000000000000010000000000000001000000"

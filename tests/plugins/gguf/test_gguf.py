@@ -27,7 +27,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.plugins.gguf.header import read_header
+from deepthink_cli.plugins.gguf.files import read_header
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")

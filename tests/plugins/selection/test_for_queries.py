@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.fake_trials import fake_pool
 
-from deepthink_cli.plugins.selection import queries
+from deepthink_cli.plugins.selection import zero_shot as queries
 from deepthink_cli.selection.registry import METHODS, Pool
 
 if TYPE_CHECKING:

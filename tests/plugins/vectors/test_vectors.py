@@ -26,9 +26,8 @@ from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.plugins.vectors.file import VectorsFile, read_vectors, save_vectors
+from deepthink_cli.plugins.vectors.file import VectorsFile, open_vectors, read_vectors, save_vectors
 from deepthink_cli.plugins.vectors.make import VectorsPlan, plan_vectors
-from deepthink_cli.plugins.vectors.opening import open_vectors
 from deepthink_cli.plugins.vectors.options import AddedOptions, VectorOptions
 from deepthink_cli.plugins.vectors.passes import output_projections
 from deepthink_cli.selection.pool import pool_of_file

@@ -27,17 +27,19 @@ from deepthink_cli.model.boundary import encode
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations
-from deepthink_cli.plugins.vllm.checks import (
+from deepthink_cli.plugins.vllm.engine import MOST_IDS, VllmEngine, nodes
+from deepthink_cli.plugins.vllm.requests import NamedMemories
+from deepthink_cli.plugins.vllm.settings import (
+    ServerCommand,
     block_size,
     check_fits,
     check_server,
     check_version,
     heads_of_rank,
+    parse_served,
     refusal,
+    server_command,
 )
-from deepthink_cli.plugins.vllm.engine import MOST_IDS, VllmEngine, nodes
-from deepthink_cli.plugins.vllm.requests import NamedMemories
-from deepthink_cli.plugins.vllm.settings import ServerCommand, parse_served, server_command
 
 Thought = Callable[..., Path]
 
