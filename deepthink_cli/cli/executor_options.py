@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,16 +53,66 @@ class ExecutorArguments(Options):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Worker processes of this machine, or a cluster or a queue (`found`), with their number and its address."""
+class Machines:
+    """Who does the work: worker processes here, or a cluster or a queue (`found`), with their number and its address.
 
-    number: int | None
+    This process does it without any of them. Of a run, it may be one shard alone.
+    """
+
+    number: int | None = None
     found: Cluster | Queue | None = None
     address: str | None = None
+    shard: Shard | None = None
+
+    @classmethod
+    def checked(cls, divided: ExecutorArguments, demonstrations: str | None = None) -> Machines:
+        """The machines that options name; raises InputError for each wrong value, and for options that exclude another.
+
+        `demonstrations` names a file of them, which every worker must be able to read.
+        """
+        from deepthink_cli.experiments.folder import Shard
+
+        problems = Problems()
+        found = problems.tried(place_of, divided.workers, queues=True) or cls()
+        shard = None if divided.shard is None else problems.tried(Shard.parsed, divided.shard)
+        if isinstance(found.found, Queue) and divided.shard is not None:
+            reason = f"names the shards itself; omit {option('shard')} {divided.shard}"
+            problems.add(Problem.of("workers", divided.workers, reason))
+        if demonstrations == "-" and divided.workers is not None:
+            problems.add(Problem.of("demos", "-", "workers cannot read standard input; name a file"))
+        problems.raise_any()
+        return replace(found, shard=shard)
+
+    def folder(self, out: Path) -> Path:
+        """The folder of the rows: the folder of the shard, or of the first shard of a queue.
+
+        Raises InputError if `out` holds a run, or shards of another number.
+        """
+        from deepthink_cli.experiments.folder import Shard
+
+        if isinstance(self.found, Queue):
+            return Shard(1, self.number or 0).folder(out)
+        return out if self.shard is None else self.shard.folder(out)
+
+    def executor(self, device: str) -> AbstractContextManager[Executor | None]:
+        """The executor that the options name, closed in the end; None for this process and for a queue.
+
+        `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
+        cluster that cannot be reached.
+        """
+        is_here = self.number is None and self.found is None
+        return nullcontext() if is_here or isinstance(self.found, Queue) else started(self, device)
+
+    def queued(self, out: Path, tell: Tell) -> bool:
+        """Whether a queue was requested; if so, give it the run and print its answer."""
+        if not isinstance(self.found, Queue):
+            return False
+        typer.echo(loaded(self.found.submit)(self.number or 0, out, ARGUMENTS.get(), tell))
+        return True
 
 
-def place_of(text: str | None, queues: bool = False) -> Place | None:
-    """The place of the workers in the text of `--workers`, if any; raises InputError for another text.
+def place_of(text: str | None, queues: bool = False) -> Machines | None:
+    """The workers in the text of `--workers`, if any; raises InputError for another text.
 
     Only a command that has shards takes a queue.
     """
@@ -77,68 +127,13 @@ def place_of(text: str | None, queues: bool = False) -> Place | None:
     found = None if parts["alone"] else EXECUTORS[parts["name"]]
     if isinstance(found, Queue) and (not number or parts["address"]):
         raise InputError(named.because(f"give the number of its shards alone, as in 4@{parts['name']}"))
-    return Place(number or None, found, parts["address"])
+    return Machines(number or None, found, parts["address"])
 
 
-@dataclass(frozen=True)
-class Machines:
-    """The place of a run: this process if there is none; one shard of the run, or a queue for all its shards."""
-
-    place: Place | None = None
-    shard: Shard | None = None
-
-    @classmethod
-    def checked(cls, divided: ExecutorArguments, demonstrations: str | None = None) -> Machines:
-        """The machines that options name; raises InputError for each wrong value, and for options that exclude another.
-
-        `demonstrations` names a file of them, which every worker must be able to read.
-        """
-        from deepthink_cli.experiments.folder import Shard
-
-        problems = Problems()
-        place = problems.tried(place_of, divided.workers, queues=True)
-        shard = None if divided.shard is None else problems.tried(Shard.parsed, divided.shard)
-        if place is not None and isinstance(place.found, Queue) and divided.shard is not None:
-            reason = f"names the shards itself; omit {option('shard')} {divided.shard}"
-            problems.add(Problem.of("workers", divided.workers, reason))
-        if demonstrations == "-" and divided.workers is not None:
-            problems.add(Problem.of("demos", "-", "workers cannot read standard input; name a file"))
-        problems.raise_any()
-        return cls(place, shard)
-
-    def folder(self, out: Path) -> Path:
-        """The folder of the rows: the folder of the shard, or of the first shard of a queue.
-
-        Raises InputError if `out` holds a run, or shards of another number.
-        """
-        from deepthink_cli.experiments.folder import Shard
-
-        if self.place is not None and isinstance(self.place.found, Queue):
-            return Shard(1, self.place.number or 0).folder(out)
-        return out if self.shard is None else self.shard.folder(out)
-
-    def executor(self, device: str) -> AbstractContextManager[Executor | None]:
-        """The executor that the options name, closed in the end; None for this process and for a queue.
-
-        `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
-        cluster that cannot be reached.
-        """
-        if self.place is None or isinstance(self.place.found, Queue):
-            return nullcontext()
-        return started(self.place, device)
-
-    def queued(self, out: Path, tell: Tell) -> bool:
-        """Whether a queue was requested; if so, give it the run and print its answer."""
-        if self.place is None or not isinstance(self.place.found, Queue):
-            return False
-        typer.echo(loaded(self.place.found.submit)(self.place.number or 0, out, ARGUMENTS.get(), tell))
-        return True
-
-
-def started(place: Place, device: str) -> AbstractContextManager[Executor]:
+def started(machines: Machines, device: str) -> AbstractContextManager[Executor]:
     """An executor on a cluster, or of processes on this machine; closed in the end."""
-    if isinstance(place.found, Cluster):
-        return closing(loaded(place.found.start)(place.address, place.number, device))
+    if isinstance(machines.found, Cluster):
+        return closing(loaded(machines.found.start)(machines.address, machines.number, device))
     from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
-    return closing(LocalExecutor(place.number or 1, visible_gpus(device, place.number or 1)))
+    return closing(LocalExecutor(machines.number or 1, visible_gpus(device, machines.number or 1)))

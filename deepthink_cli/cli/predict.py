@@ -39,7 +39,7 @@ from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
-    from deepthink_cli.cli.executor_options import Place
+    from deepthink_cli.cli.executor_options import Machines
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.io.tables import Row, Write
     from deepthink_cli.prediction.predict import Labelling
@@ -197,7 +197,7 @@ def _label(
     labelling: Labelling,
     form: OutputRows,
     common: CommonArguments,
-    place: Place | None,
+    place: Machines | None,
     output: Path | None,
     output_format: str,
     flush: bool,

@@ -147,30 +147,26 @@ def _instances(results: Sequence[Result], aggregate: Mapping[str, Any]) -> Itera
         }
         inputs = zip(*(columns[name] for name in ("where", "gold", "label", "candidates", "scores")), strict=True)
         for right, (where, gold, label, candidates, scores) in zip(result.was_right(), inputs, strict=True):
-            scored = dict(zip(candidates or (), scores or (), strict=True))
-            sample = f"{result.setting.split}:{where.rpartition(':')[2]}"
-            yield {**shared, "sample_id": sample, **_instance(texts.get(where, ""), gold, label or "", scored, right)}
-
-
-def _instance(text: str, gold: str, label: str, scores: dict[str, float], right: bool) -> dict[str, Any]:
-    """What is particular to an input: its text and answer, and whether it is right; scores in nats."""
-    return {
-        "sample_hash": hashlib.sha256((text + gold).encode()).hexdigest(),
-        "interaction_type": "single_turn",
-        "input": {"raw": text, "reference": [gold], "choices": list(scores) or None},
-        "output": {"raw": [label]},
-        "answer_attribution": [
-            {
-                "turn_idx": 0,
-                "source": "output.raw",
-                "extracted_value": label,
-                "extraction_method": "highest_score" if scores else "pattern",
-                "is_terminal": True,
+            scored, text = dict(zip(candidates or (), scores or (), strict=True)), texts.get(where, "")
+            yield {
+                **shared,
+                "sample_id": f"{result.setting.split}:{where.rpartition(':')[2]}",
+                "sample_hash": hashlib.sha256((text + gold).encode()).hexdigest(),
+                "interaction_type": "single_turn",
+                "input": {"raw": text, "reference": [gold], "choices": list(scored) or None},
+                "output": {"raw": [label or ""]},
+                "answer_attribution": [
+                    {
+                        "turn_idx": 0,
+                        "source": "output.raw",
+                        "extracted_value": label or "",
+                        "extraction_method": "highest_score" if scored else "pattern",
+                        "is_terminal": True,
+                    }
+                ],
+                "evaluation": {"score": float(right), "is_correct": right},
+                "metadata": {"scores": json_line(scored).strip()},  # in nats
             }
-        ],
-        "evaluation": {"score": float(right), "is_correct": right},
-        "metadata": {"scores": json_line(scores).strip()},
-    }
 
 
 def _result(result: Result, metric: str, value: float) -> dict[str, Any]:

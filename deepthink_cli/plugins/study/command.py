@@ -170,8 +170,7 @@ def plan_study(
     Every mistake, also of its scales, is named by file and line. Times are measured by a short probe where the weights
     are on this machine.
     """
-    from deepthink_cli.plugins.study.crossing import count, cross_study
-    from deepthink_cli.plugins.study.plan import plan_models
+    from deepthink_cli.plugins.study.crossing import count, cross_study, plan_models
     from deepthink_cli.plugins.study.study import open_study
 
     problems = Problems()

@@ -1,10 +1,10 @@
-"""The axes of a study: boxes of combinations of their values, less the excluded ones, and the run of each."""
+"""The runs of a study: boxes of combinations of the values of its axes, less the excluded ones; and what they take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -12,8 +12,13 @@ from typing import Any
 
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems, naming_options, parameter
-from deepthink_cli.events import Tell
-from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, Experiment
+from deepthink_cli.events import Tell, once
+from deepthink_cli.experiments.estimate import Estimate, estimate_runs
+from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, Experiment, run_tasks
+from deepthink_cli.experiments.folder import found_in
+from deepthink_cli.experiments.prepare import prepare
+from deepthink_cli.experiments.results import grouped
+from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -148,6 +153,27 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     runs = [run for box in boxes for run in split(box, BETWEEN_RUNS)]
     runs.sort(key=lambda run: models.index(run["models"][0]))
     return Crossing(opened, runs, tasks)
+
+
+def plan_models(crossing: Crossing, out: Path, may_load: bool, tell: Tell) -> Iterator[tuple[str, int, Estimate]]:
+    """The name, the number of runs and the estimate of every model; with `may_load`, models that are here are timed."""
+    tell = once(tell)
+    for name, boxes in grouped(crossing.boxes, lambda box: shown(box["models"][0])).items():
+        offline = boxes[0]["models"][0].model_copy(update={"offline": True})
+        runs = replace(crossing, boxes=[{**box, "models": (offline,)} for box in boxes]).runs
+        try:
+            estimate = estimate_runs(prepare(runs, out, tell), out, may_load, tell)
+        except DeepThinkError as error:
+            absent = "the model, or its data, is not on this machine, and a plan downloads nothing"
+            reason = absent if isinstance(error, NotInCache) else error.messages[0]
+            rows = sum(
+                len(run_tasks(run.tasks)) * len(run.seeds) * max(1, len(run.demos_by)) * run.rows_of_job(technique)
+                for run in runs
+                for technique in run.chosen_techniques
+            )
+            written = min(rows, sum(row.setting.model == offline.model for row in found_in(out)))
+            estimate = Estimate(rows - written, written, reason=reason)
+        yield name, len(boxes), estimate
 
 
 def _without_excluded(opened: OpenedStudy, axes: Box, tasks: Tasks) -> list[Box]:

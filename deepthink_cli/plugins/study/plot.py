@@ -94,9 +94,12 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
                 raise InputError.of("output", file, "the study has a table; end the name in .tex")
             check_apart(file, read, runs=runs, figures=(*METADATA, TEX))
     jobs = problems.tried(read_jobs, runs, chosen.where or ())
-    names = problems.tried(_names, chosen, form, latex is not None)
+    if chosen.methods and chosen.difference:
+        problems.add("--methods and --difference: two figures; give one of them")
     problems.raise_any()
-    files = output or [runs[0] / name for name in names]
+    kinds = {"figure": form is not None, "methods": chosen.methods, "difference": chosen.difference, "accuracy": True}
+    name = next(name for name, is_chosen in kinds.items() if is_chosen)
+    files = output or [runs[0] / f"{name}{suffix}" for suffix in ((TEX,) if latex is not None else (".png", ".svg"))]
     for file in files:
         check_apart(file, read, runs=runs, figures=(*METADATA, TEX))
     with ExitStack() as stack:
@@ -130,15 +133,6 @@ def _study_of(runs: Sequence[Path], quiet: bool) -> Study | None:
     except InputError as error:
         note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
         return None
-
-
-def _names(options: PlotArguments, form: FigureOptions | None, is_latex: bool) -> list[str]:
-    """The names of the files of a figure; raises InputError if two figures are asked for."""
-    if options.methods and options.difference:
-        raise InputError("--methods and --difference: two figures; give one of them")
-    chosen = {"figure": form is not None, "methods": options.methods, "difference": options.difference}
-    name = next((name for name, is_chosen in chosen.items() if is_chosen), "accuracy")
-    return [f"{name}{suffix}" for suffix in ((TEX,) if is_latex else (".png", ".svg"))]
 
 
 def _drawing(
