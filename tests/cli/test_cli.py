@@ -150,7 +150,9 @@ def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: P
     assert child.said.read_text() == ""
 
 
-@pytest.mark.parametrize("words", ["predict MEMORY INPUTS", "study list", "study list --json", "--version"])
+@pytest.mark.parametrize(
+    "words", ["predict MEMORY INPUTS", pytest.param("inspect MEMORY", marks=pytest.mark.plugins), "--version"]
+)
 def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path, tmp_path: Path, forks: Forks) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", INPUTS)
     if not os.path.exists("/dev/full"):
