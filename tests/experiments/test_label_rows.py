@@ -52,7 +52,7 @@ def labels(folder: Path, name: str, output: Path, *more: str) -> int:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("in.jsonl", ["--calibrate", "contextual,batch,prior"]),
+        ("in.jsonl", ["--calibrate", "contextual,batch"]),
         ("in.csv", ["--score", "mean", "--resume", "--ensemble"]),
     ],
     ids=["calibrated", "ensemble"],
