@@ -18,7 +18,8 @@ from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.scoring import PLAIN, SCORES, Scoring, as_options, check_stored
+from deepthink_cli.scoring.score import SCORES
+from deepthink_cli.scoring.scoring import PLAIN, Scoring, as_options, check_stored
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from helpers.guests import TASK, Guest, install
 from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.scoring.scoring import SCORES, Scoring
+from deepthink_cli.scoring.score import SCORES
+from deepthink_cli.scoring.scoring import Scoring
 
 STEP = '''
 from typing import Annotated

@@ -23,7 +23,8 @@ from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS, FORMS
-from deepthink_cli.scoring.scoring import SCORES, STEPS
+from deepthink_cli.scoring.score import SCORES
+from deepthink_cli.scoring.scoring import STEPS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
