@@ -16,7 +16,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
-from deepthink_cli.calibration.notes import check_labels, check_storable, other_score
+from deepthink_cli.calibration.notes import check_storable
 from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
@@ -31,6 +31,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import RecordedTechnique, TokenizedDemonstrations
+from deepthink_cli.scoring.extended_labels import check_labels, other_score
 from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TechniqueOptions

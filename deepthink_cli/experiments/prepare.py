@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.notes import check_count, check_labels, other_score
+from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE, from_rows, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.opening import find_model
@@ -22,6 +22,7 @@ from deepthink_cli.experiments.results import check_same_data
 from deepthink_cli.experiments.samples import as_lines
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.scoring.extended_labels import check_labels, other_score
 from deepthink_cli.selection.choice import check_choice
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.tasks.catalogue import digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,19 @@ from deepthink_cli.errors import Problem
 from deepthink_cli.registry import Registry, instance_of
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+
+class FileHeader(ABC):
+    """What a file says of its model, before the weights are read."""
+
+    @abstractmethod
+    def counts(self) -> Mapping[str, Any]:
+        """Numbers of layers, by their names in a configuration."""
+
+    @abstractmethod
+    def warning(self, name: str, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
+        """A warning of the parts of the file `name` that transformers ignores; None without such parts."""
 
 
 class ModelFile(ABC):
@@ -32,12 +45,8 @@ class ModelFile(ABC):
         """A block in which files are read; with `weights`, the last one of a file."""
 
     @abstractmethod
-    def header(self, file: Path, named: Problem) -> Any:
-        """The header of a file; raises InputError, which begins with `named`, for a damaged file or another kind.
-
-        Its `counts()` are numbers of layers, by their names in a configuration. Its `warning(name, config, tokenizer)`
-        is of the parts of the file `name` that transformers ignores; None without such parts.
-        """
+    def header(self, file: Path, named: Problem) -> FileHeader:
+        """The header of a file; raises InputError, which begins with `named`, for a damaged file or another kind."""
 
     @abstractmethod
     def arguments(self, file: Path, config: PretrainedConfig | None = None) -> dict[str, Any]:

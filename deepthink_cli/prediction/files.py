@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
@@ -166,9 +166,13 @@ def _refusals(output: Path) -> AbstractContextManager[None]:
     return refusals(Problem.of("output", output), "; the same command continues it")
 
 
-def write_labels(
-    predict: Callable[[], Iterator[Part]], output: Path, form: OutputRows, tell: Tell, again: bool = True
-) -> RowCounts:
+class Predict(Protocol):
+    """Yields the predictions of the rows after the first `start`, as `Labelling` does."""
+
+    def __call__(self, *, start: int = 0, before: Iterable[Sequence[Prediction]] = ()) -> Iterator[Part]: ...
+
+
+def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, again: bool = True) -> RowCounts:
     """Write all labels to a file, which appears when it is complete; at Ctrl-C, tell that the labels are lost.
 
     `again` says whether the inputs can be read again, so that `--resume` would keep the labels.
@@ -184,7 +188,7 @@ def write_labels(
 
 
 def resume_labels(
-    predict: Callable[..., Iterator[Part]],
+    predict: Predict,
     output: Path,
     form: OutputRows,
     identity: dict[str, Any],

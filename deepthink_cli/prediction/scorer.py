@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.artifact.opening import (
     OpenedMemory,
@@ -20,7 +20,7 @@ from deepthink_cli.artifact.opening import (
 )
 from deepthink_cli.calibration.basis import BasisInputs, check_calibrations, check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator, own_candidates
-from deepthink_cli.calibration.notes import CheckRow, check_labels, in_use, of_labels, other_score
+from deepthink_cli.calibration.notes import CheckRow, in_use, of_labels
 from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
@@ -32,6 +32,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.multilabel import has_several
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.extended_labels import check_labels, other_score
 from deepthink_cli.scoring.inputs import CheckedRows, check_tokens
 from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, predictions
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
-# From rows to their predictions, in order and a chunk at a time; `progress` is updated, and told to `tell`, after each.
-LabelRows = Callable[..., Iterator[Part]]
+class LabelRows(Protocol):
+    """Yields the predictions of rows, in order and a chunk at a time; tells the updated progress after each chunk."""
+
+    def __call__(self, rows: Iterator[Query | Skipped], *, progress: Progress, tell: Tell) -> Iterator[Part]: ...
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError, option
@@ -23,6 +23,20 @@ if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are
     Ints = NDArray[int64]
 
 Reads = Literal["hidden", "probabilities", "tokens", "trials", "queries"]
+
+
+class Trials(Protocol):
+    """Trials of demonstrations with the model (plain in-context learning, T = 1); results of the cache do not count."""
+
+    sets_read: int
+    inputs_scored: int
+
+    def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+        """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
+
+        `sets` are lists of pool rows in reading order, which may be empty (zero-shot). `rows` are the classified pool
+        rows, whose labels the model does not read.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +58,7 @@ class Pool:
     tokens: Sequence[States] | None = None
     target_hidden: States | None = None
     target_tokens: Sequence[States] | None = None
-    trials: Any = None
+    trials: Trials | None = None
     balanced: bool = False
     groups: Sequence[int] | None = None
     observed: int = 0

@@ -14,16 +14,15 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.registry import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.plugins.selection.readers import EngineTrials
-    from deepthink_cli.selection.registry import Floats
+    from deepthink_cli.selection.registry import Floats, Trials
 
 DEV = 100  # rows of the pool on which sets are tried
 
 
-def trials_of(pool: Pool) -> EngineTrials:
+def trials_of(pool: Pool) -> Trials:
     """The pool's trials, which the registry entry of a method promises."""
     assert pool.trials is not None
-    return pool.trials  # type: ignore[no-any-return]
+    return pool.trials
 
 
 def random_sets(pool: Pool, shots: int, draw: random.Random) -> Iterator[list[int]]:

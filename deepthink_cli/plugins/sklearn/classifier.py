@@ -250,10 +250,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Warns of labels that can never be predicted.
         """
-        from deepthink_cli.calibration.notes import check_labels, other_score
         from deepthink_cli.events import silent
         from deepthink_cli.model.limits import check_fit
         from deepthink_cli.model.tokens import tokenize_demonstrations
+        from deepthink_cli.scoring.extended_labels import check_labels, other_score
 
         engine, scoring = self._engine(), self._scoring()
         for name, value in scoring.of_parts.items():
