@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
 MAX_TOKENS = 480  # with it the longest test input fits a context of 1,024
 SEED = 0

@@ -26,7 +26,8 @@ from transformers.utils import logging
 
 from cells import Sums, difference
 from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.model.tokens import TokenizedQuery
 from real_model import REAL
 from record import Table, parser

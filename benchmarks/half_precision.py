@@ -21,7 +21,8 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 from deepthink_cli.updates import Gate
 from real_model import REAL
 from record import Table, parser

@@ -23,7 +23,8 @@ from typing import Any
 
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set
 from peer_programs.clock import DEMONSTRATIONS, FIRST, MEMORY, ROWS
 from real_model import as_float32, gguf_file, real_model
 from record import Table, parser

@@ -27,7 +27,8 @@ from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, 
 from deepthink_cli.plugins.memories.diff import tensor_changes
 from deepthink_cli.plugins.memories.quantize import save_quantized
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 from deepthink_cli.updates import Gate
 from real_model import REAL
 from shapes import weights_of

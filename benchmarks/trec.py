@@ -20,7 +20,8 @@ from deepthink_cli.model.tokens import (
     tokenize_queries,
 )
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import EvaluationSet, Source, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import EvaluationSet, draw_demonstrations, evaluation_set
 from shapes import Words, weights_of
 
 QUESTIONS = Path(__file__).resolve().parent / "questions"

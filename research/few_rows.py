@@ -36,7 +36,8 @@ from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import EvaluatedRows
-from deepthink_cli.tasks.splits import Source, evaluation_set, training_rows
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set, training_rows
 from deepthink_cli.thinking import think
 from deepthink_cli.tuning.held_out import held_out_scores, training_set
 from deepthink_cli.tuning.nested import UNLABELLED, excess

@@ -17,7 +17,8 @@ from pathlib import Path
 from deepthink_cli.data.examples import Query
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, evaluation_set, training_rows
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set, training_rows
 
 from .packing import TABLES
 

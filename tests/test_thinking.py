@@ -28,8 +28,8 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.engine.base import Engine, Reading
-from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.method import Positions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think_together

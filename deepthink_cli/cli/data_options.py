@@ -19,7 +19,7 @@ from deepthink_cli.events import Tell, once
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
 if TYPE_CHECKING:
-    from deepthink_cli.tasks.splits import Source
+    from deepthink_cli.tasks.sources import Source
 
 
 _FOLDER = "also .gz or .zst; or a folder or pattern ('DIR/*.parquet') of Parquet files"

@@ -34,6 +34,7 @@ from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
@@ -46,7 +47,6 @@ from deepthink_cli.selection.options import Limit, TaskOptions
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
-    from deepthink_cli.evaluation.report import Threshold
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.rows import EvaluatedRows
@@ -124,7 +124,7 @@ def evaluate(
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns, rows_of_file, rows_of_task
-    from deepthink_cli.tasks.splits import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     observers = Watching("eval", watching.changed)
@@ -132,7 +132,7 @@ def evaluate(
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     problems.tried(lambda: _check_outputs(output, observers, read_by(memory, labelled, *files, **paths)))
     names = problems.tried(calibrations, calibrate, stored=True) or ()
-    threshold = None if fail_under is None else problems.tried(report.Threshold.of, fail_under)
+    threshold = None if fail_under is None else problems.tried(Threshold.of, fail_under)
     failing, steps = problems.tried(errors.checked), problems.tried(Scoring.of, **scoring.changed)
     row_limit = problems.tried(TaskOptions.checked, limit=limit)
     source = problems.tried(source_of, data_dir, model.offline)

@@ -11,7 +11,7 @@ from deepthink_cli.errors import InputError
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.selection.pool import PoolRows
-    from deepthink_cli.tasks.splits import Source
+    from deepthink_cli.tasks.sources import Source
 
 
 def pool_rows(

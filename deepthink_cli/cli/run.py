@@ -86,7 +86,7 @@ def run(
 ) -> None:
     """Think once for every task and seed, and score every T."""
     from deepthink_cli.outputs import check_run_apart
-    from deepthink_cli.tasks.splits import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     problems, observers = Problems(), Watching("run", watching.changed)
     problems.tried(check_given, context, "run")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from deepthink_cli.data.source import RowSource
     from deepthink_cli.make_memory import Origin, ThinkPlan, ThinkResult
     from deepthink_cli.provenance import TokenizedDemonstrations
-    from deepthink_cli.tasks.splits import Source
+    from deepthink_cli.tasks.sources import Source
 
 
 LABELS, CHARACTERS = 8, 60  # the most labels, and characters of each field of the example, that are shown
@@ -124,7 +124,7 @@ def think(
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
     from deepthink_cli.outputs import check_memory_apart
-    from deepthink_cli.tasks.splits import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     problems, show = Problems(), Show(common, bar=not common.as_json)
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}

@@ -146,7 +146,7 @@ def read_by(
     """
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.files import SUFFIXES
-    from deepthink_cli.tasks.splits import files_of
+    from deepthink_cli.tasks.sources import files_of
 
     tasks = [task] if isinstance(task, str) else task or ()
     read = [part for each in rows if each is not None for part in RowSource(str(each)).parts or [str(each)]]

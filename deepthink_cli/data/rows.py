@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from deepthink_cli.data.formats.columns import parquet_rows
-from deepthink_cli.data.formats.lines import FIELD, json_rows, text_rows
+from deepthink_cli.data.formats.json import json_rows
+from deepthink_cli.data.formats.lines import FIELD, text_rows
 from deepthink_cli.data.formats.tables import table_rows
 from deepthink_cli.data.source import FormatName, Row, RowSource, check_path
 from deepthink_cli.errors import InputError, Problems

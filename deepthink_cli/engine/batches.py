@@ -1,4 +1,4 @@
-"""Engines that run a network over rows of tokens, in passes of bounded size: their base, and the padded engine."""
+"""Base of engines that run a network over rows of tokens, in passes of bounded size."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
-from transformers import DynamicCache
 
 from deepthink_cli.engine.base import Engine, Observation, Past, Reading, ScoringPlan, Sums
-from deepthink_cli.engine.budget import best_tokens, byte_budget, rows_over
+from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Candidate, LogprobRequests, PackedRow, SumsOfPass, lines, requests, sent
+from deepthink_cli.engine.packing import Candidate, LogprobRequests, PackedRow, SumsOfPass
 from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.events import Detail, Note, Warn
 from deepthink_cli.memory import Memory
@@ -254,49 +252,3 @@ class BatchedEngine(Engine):
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of readings that share a pass."""
-
-
-COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"
-
-
-class PaddedLayout:
-    """One sequence a row, padded on the right, so that no real token attends to padding."""
-
-    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
-        width = max(map(len, rows))
-        self.model = model
-        self.starts = [width * number for number in range(len(rows))]
-        ids_RS = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows])
-        self.requested, (self.ids_RS,) = sent(model.device, requests(rows, self.starts), ids_RS)
-
-    @contextmanager
-    def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:
-        """Every row gets a copy of the memory, if there is one."""
-        caches = [memory.as_cache(self.model.dtype, rows=len(self.ids_RS)) for memory in past]
-        (cache,) = caches or [DynamicCache()]
-        yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))
-
-
-class PaddedEngine(BatchedEngine):
-    """One row for each distinct sequence of a query and its candidates, padded on the right; one reading a pass.
-
-    Requires only that the network can continue from a cache of keys and values.
-    """
-
-    source = "this project"
-    name = "padded"
-    layout = PaddedLayout
-    reads_together = False
-    rows_of = staticmethod(lines)
-
-    def joined(self, past: Past) -> Past:
-        """The past as one memory, since a cache cannot have several parts."""
-        return (reduce(Memory.followed_by, past),) if past else ()
-
-    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many rows as fit the device, each with a copy of the memory."""
-        return self.batch_tokens, rows_over(self.model, memory, width, self.free)
-
-    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
-        """The present of each reading, each in a separate pass."""
-        return [self.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]

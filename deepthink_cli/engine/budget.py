@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from deepthink_cli.engine.attention import kernel_of
+from deepthink_cli.engine.kernels import kernel_of
 from deepthink_cli.engine.logits import SLICE
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory

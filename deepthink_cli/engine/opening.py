@@ -62,9 +62,9 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
     """
     import torch
 
-    from deepthink_cli.engine.batches import COST, PaddedEngine
     from deepthink_cli.engine.budget import KEPT, byte_budget
     from deepthink_cli.engine.packed import PackedEngine
+    from deepthink_cli.engine.padded import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, found_before, keep, try_packed
     from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 

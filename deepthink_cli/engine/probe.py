@@ -19,10 +19,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from torch import Tensor
 
 from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.logits import MASKED, HeadKind
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention, narrowed
 from deepthink_cli.errors import InputError, Problem, ran_out_of_memory
 from deepthink_cli.io.cache import read_cached, write_cached

@@ -16,7 +16,7 @@ ENGINES: Registry[Any] = Registry(
     "engines",
     {
         "packed": lazy("deepthink_cli.engine.packed:PackedEngine"),
-        "padded": lazy("deepthink_cli.engine.batches:PaddedEngine"),
+        "padded": lazy("deepthink_cli.engine.padded:PaddedEngine"),
     },
     instance_of(type),
 )

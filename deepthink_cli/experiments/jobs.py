@@ -36,7 +36,8 @@ from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import demonstrations_for
-from deepthink_cli.tasks.splits import Drawn, EvaluationSet, Source, dev_set, source_of
+from deepthink_cli.tasks.sources import Source, source_of
+from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
 from deepthink_cli.updates import gate_values, rule_text

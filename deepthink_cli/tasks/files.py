@@ -19,7 +19,7 @@ from deepthink_cli.io.text import nearest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import judge_of
-from deepthink_cli.tasks.splits import Source, files_of, split_rows
+from deepthink_cli.tasks.sources import Source, files_of, split_rows
 
 SUFFIXES = (".yaml", ".yml")  # of task files
 TRAIN, TEST, ROWS = "train", "test", "rows"

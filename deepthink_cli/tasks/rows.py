@@ -24,16 +24,8 @@ from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.judges import check_may_run, tell_of_programs
-from deepthink_cli.tasks.splits import (
-    Drawn,
-    EvaluationSet,
-    Source,
-    draw_demonstrations,
-    evaluation_set,
-    files_of,
-    sampled,
-    training_rows,
-)
+from deepthink_cli.tasks.sources import Source, files_of
+from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set, sampled, training_rows
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory

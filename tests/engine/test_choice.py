@@ -14,12 +14,13 @@ from queries import DEMOS, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import attention
+from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import refuse_unknown
-from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Warn
@@ -45,7 +46,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(attention, "kernel_of", lambda _: broken)
+    monkeypatch.setattr(kernels, "kernel_of", lambda _: broken)
 
 
 def assert_scores_are_right(engine: BatchedEngine) -> None:
@@ -115,7 +116,7 @@ def test_a_probe_that_does_not_fit_the_device_says_so(
 def test_a_build_of_torch_without_the_kernel_is_packed_all_the_same(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_KERNELS", {"cpu": "no_such_operation"})
+    monkeypatch.setattr(kernels, "_KERNELS", {"cpu": "no_such_operation"})
     engine = load_model(str(models("llama")))
     assert isinstance(engine, PackedEngine)
     assert_scores_are_right(engine)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from deepthink_cli import Engine
 from deepthink_cli.engine.base import ScoringPlan
-from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
 

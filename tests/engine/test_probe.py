@@ -12,7 +12,7 @@ from queries import NOT_PACKED
 from safetensors.torch import load_file, save_file
 
 from deepthink_cli import load_model
-from deepthink_cli.engine import attention, packed, probe
+from deepthink_cli.engine import attention, kernels, packed, probe
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import load_language_model
 from deepthink_cli.engine.probe import Verdict, try_packed
@@ -138,7 +138,7 @@ def test_an_error_is_no_verdict_to_keep(
         raise NotImplementedError("no such kernel")
 
     with monkeypatch.context() as context:
-        context.setattr(attention, "kernel_of", lambda _: broken)
+        context.setattr(kernels, "kernel_of", lambda _: broken)
         with pytest.warns(RuntimeWarning, match="no such kernel"):
             load_model(str(models("llama")))
     assert kept(tmp_path) == []

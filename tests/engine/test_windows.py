@@ -17,11 +17,12 @@ from queries import QUERIES, assert_close, plain_scores
 from transformers import DynamicCache
 
 from deepthink_cli import Memory, load_model, score
-from deepthink_cli.engine import attention, reach
-from deepthink_cli.engine.attention import Attention
+from deepthink_cli.engine import kernels, reach
 from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.kernels import Attention
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import STEP, UnsupportedAttention, model_mask
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache
@@ -152,7 +153,7 @@ def test_without_a_kernel_windows_are_the_same(
     engine = windowed(family)
     memory = read(engine, tokens(20))
     expected, present = score(engine, memory, QUERIES), read(engine, tokens(20), memory, 20)
-    monkeypatch.setattr(attention, "_KERNELS", {})
+    monkeypatch.setattr(kernels, "_KERNELS", {})
     assert_close(read(engine, tokens(20), memory, 20), present)
     for scores, right in zip(score(engine, memory, QUERIES), expected, strict=True):
         assert scores.sums == pytest.approx(right.sums, abs=1e-4)

@@ -24,7 +24,7 @@ from deepthink_cli.events import Event, Note, Progress, Warn
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import rows_of_file, rows_of_task
-from deepthink_cli.tasks.splits import Source
+from deepthink_cli.tasks.sources import Source
 from deepthink_cli.updates import RULES, Place, UpdateRule
 
 

@@ -14,7 +14,7 @@ from deepthink_cli.calibrate_memory import calibrate
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations, read_queries
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.report import Threshold
+from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.multilabel import LabelSets, best_threshold, cross_validated
 
 LABELS = ("bug", "account", "billing")

@@ -20,7 +20,7 @@ from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
-from deepthink_cli.tasks.splits import Source
+from deepthink_cli.tasks.sources import Source
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def hello(name: str = "you") -> None:
 '''
 ENGINE = """
 import torch
-from deepthink_cli.engine.batches import PaddedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 
 class Own(PaddedEngine):
     def __init__(self, model):

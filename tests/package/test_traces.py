@@ -51,7 +51,7 @@ from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, split_rows
+from deepthink_cli.tasks.sources import Source, split_rows
 
 rows = [row.fields for row in read_rows(str(folder / "rows.csv"))]
 given = dt.DemonstrationSet.of([dt.Example(row["text"][:20], row["label"]) for row in rows], "{text}: {label}")
@@ -90,7 +90,7 @@ import datasets, huggingface_hub
 from deepthink_cli import load_model
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, split_rows
+from deepthink_cli.tasks.sources import Source, split_rows
 ids = [load_model(name, offline=True).identity.id for name in ("team/safe", "team/pickled")]
 errors = 0
 for source in (lambda: load_model("team/absent", offline=True),

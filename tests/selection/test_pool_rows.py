@@ -18,7 +18,8 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.selection.pool import IDENTICAL, TOO_LONG, PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import pool_of_task
-from deepthink_cli.tasks.splits import EvaluationSet, Source, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import EvaluationSet, evaluation_set
 
 TEMPLATE = Template("Review: {text}\nSentiment: {label}")
 LABELS = ("negative", "positive")

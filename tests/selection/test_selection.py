@@ -13,7 +13,8 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.registry import METHODS, Choice, Pool, SelectionMethod, selection_method, without_model
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.splits import Source, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
 LABELS = ("good", "fair", "bad")
 POOL = [Query(f"text {number}", LABELS, LABELS[number % 3 if number < 24 else 0]) for number in range(30)]

@@ -16,7 +16,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.files import read_tasks, validated
-from deepthink_cli.tasks.splits import Source, split_rows
+from deepthink_cli.tasks.sources import Source, split_rows
 
 SHORT = 'template: "Review: {body}\\nKind: {kind}"\nlabels: [bad, good]\nrows: data.csv\n'
 

@@ -13,15 +13,8 @@ from helpers.tiny import reviews, tiny_task
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.tasks.catalogue import built_in, find_task, find_tasks
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.splits import (
-    EvaluationSet,
-    Source,
-    dev_set,
-    draw_demonstrations,
-    evaluation_set,
-    matches,
-    split_rows,
-)
+from deepthink_cli.tasks.sources import Source, matches, split_rows
+from deepthink_cli.tasks.splits import EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.tasks.splits import Source
+    from deepthink_cli.tasks.sources import Source
 
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Task, group or task file to show.")]
@@ -42,7 +42,7 @@ def tasks(
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """List the built-in tasks, or check and show one, or a file."""
-    from deepthink_cli.tasks.splits import files_of, source_of
+    from deepthink_cli.tasks.sources import files_of, source_of
 
     source, chosen = source_of(data_dir, offline), _named(name)
     (one, *others) = chosen
@@ -131,7 +131,7 @@ def _candidates(task: Task, of_rows: str) -> str:
 
 
 def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
-    from deepthink_cli.tasks.splits import files_of
+    from deepthink_cli.tasks.sources import files_of
 
     demonstration, query = _prompt(task)
     candidates = _candidates(task, "every row's own")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.plugins.memories.diff import Change, ComparedLabels, LabelledRow, MemoryDiff, RowsFor
     from deepthink_cli.tasks.rows import EvaluatedRows
-    from deepthink_cli.tasks.splits import Source
+    from deepthink_cli.tasks.sources import Source
 
 SHOWN = 5  # rows and layers in a report; --json has all
 
@@ -81,7 +81,7 @@ def diff(
     The exit code is 0 whether or not the memories differ.
     """
     from deepthink_cli.plugins.memories.diff import diff as diff_of
-    from deepthink_cli.tasks.splits import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     model, problems = for_memory(context, model), Problems()
     source: Source | None = None  # the rows are checked also if it is wrong

@@ -116,7 +116,7 @@ def select(
     from deepthink_cli.io.cache import Store
     from deepthink_cli.selection.choice import select as choose
     from deepthink_cli.selection.choice import write_selection
-    from deepthink_cli.tasks.splits import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
     problems.tried(check_given, context, "select")

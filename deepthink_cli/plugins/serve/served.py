@@ -14,7 +14,8 @@ from typing import Any
 from deepthink_cli.calibration.notes import skipping
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.examples import Query, Skipped, query_or_skipped
-from deepthink_cli.data.formats.lines import array_rows, decoded, parsed_object, whole_text
+from deepthink_cli.data.formats.json import array_rows, parsed_object
+from deepthink_cli.data.formats.lines import decoded, whole_text
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent

@@ -62,7 +62,7 @@ def vectors(
     vectors are the mean of what differs.
     """
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.tasks.splits import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "template": prompt.template}

@@ -28,8 +28,8 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.artifact.opening import with_first_reading
-from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.scoring.likelihood import score
 from deepthink_cli.techniques.registry import technique_of

@@ -14,7 +14,7 @@ from helpers.tiny_gguf import write_gguf
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.batches import PaddedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.plugins.download import model as downloads
 

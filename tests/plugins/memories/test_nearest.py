@@ -24,8 +24,8 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.batches import PaddedEngine
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.memories.nearest import bm25
 from deepthink_cli.techniques.registry import technique_of

@@ -15,7 +15,8 @@ from conftest import Loaded
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Observation
-from deepthink_cli.engine.batches import BatchedEngine, PaddedEngine
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.io.cache import Store

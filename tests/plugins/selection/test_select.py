@@ -19,7 +19,8 @@ from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import pool_of_task
-from deepthink_cli.tasks.splits import Source, evaluation_set
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set
 
 ROWS: list[dict[str, object]] = [
     {"id": number, "review": f"{text} {number}", "sentiment": label} for number, (text, label) in enumerate(REVIEWS * 5)
