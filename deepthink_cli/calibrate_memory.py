@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,14 +17,16 @@ from deepthink_cli.calibration.labelled import (
     by_memory,
     calibrated_by_rows,
     check_demonstrations,
+    digest_of,
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_storable, check_supported
-from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, calibration
+from deepthink_cli.calibration.registry import HEAD, MOST_UNLABELLED, NONE, THRESHOLDS, calibration
+from deepthink_cli.corrections import UnlabelledInputs
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import thresholds_of
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from deepthink_cli.corrections import Calibrated, Thresholds
 
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
+LABELLED = "rows that have a label"
 
 
 def calibrate(
@@ -46,6 +50,7 @@ def calibrate(
     output: str | Path | None = None,
     *,
     calibrate: str | None = None,
+    unlabelled: str | Path | RowSource | None = None,
     scoring: Scoring = PLAIN,
     limit: int | None = None,
     options: ModelOptions | None = None,
@@ -58,9 +63,11 @@ def calibrate(
         rows: a file of rows that are like those to be labelled; their labels are only read for corrections
             that are fitted to them, such as `fitted`, `head` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
-        calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
+        calibrate: the calibration; by default `batch` with rows and `contextual` without, and `head` with rows
+            without labels. `none` removes a correction;
             `head` stores a classifier of hidden states, of the demonstrations if no rows are given. Rows
             with several labels have `thresholds`, by default, or `head`, whose shares have thresholds, too.
+        unlabelled: a file of more rows, whose labels are not read. The head is fitted to a sample of them, too.
         scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
@@ -72,15 +79,18 @@ def calibrate(
 
     from deepthink_cli.artifact.files import save_calibrated
 
-    name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
+    usual = "head" if unlabelled is not None else "contextual" if rows is None else "batch"
+    name, output = calibrate or usual, memory if output is None else output
     if name == NONE:
-        for field, value in scoring.recorded.items():
+        given = {} if unlabelled is None else {"unlabelled": RowSource.of(unlabelled).path}
+        for field, value in {**given, **scoring.recorded}.items():
             raise InputError.of(field, value, "has no meaning where a correction is removed; omit it")
         return save_calibrated(header, None, output)
     scorer = Scorer.open(memory, iteration="all", scoring=scoring, calibrate=(NONE,))
     if calibrate is None and rows is not None and scorer.gives_several:
         name = THRESHOLDS
     evaluated = _checked(scorer, name, rows, limit)
+    more = None if unlabelled is None else _checked_unlabelled(scorer, name, unlabelled, evaluated)
     if evaluated is not None and not any(isinstance(row, Query) for row in _unread(evaluated)):
         of_own = not scorer.gives_several and calibration(name).of_states
         instead = ", or omit them: its demonstrations are then used" if of_own else ""
@@ -90,14 +100,15 @@ def calibrate(
     spec = scorer.find(options, tell)
     if not scorer.gives_several:
         check_inputs([name], scorer.demonstrations, spec, scoring)
-    if evaluated is not None:
-        scorer.check_tokens(spec, evaluated.source or evaluated.split, evaluated.checked)
+    for each in (evaluated, more):
+        if each is not None:
+            scorer.check_tokens(spec, each.source or each.split, each.checked)
     loaded = scorer.load(spec, tell).with_first_reading()
     correction = thresholds = None
     if scorer.gives_several and evaluated is not None:
         thresholds = _thresholds(loaded, name, evaluated, tell)
     else:
-        correction = _correction(loaded, name, evaluated, tell)
+        correction = _correction(loaded, name, evaluated, more, tell)
     return save_calibrated(read_header(memory), correction, output, thresholds)  # it may have been replaced meanwhile
 
 
@@ -109,18 +120,28 @@ def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> T
     return thresholds_of(measured, scorer.memory.provenance, Path(rows.split).name, scorer.scoring, layers)
 
 
-def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:
+def _correction(
+    loaded: Loaded, name: str, rows: EvaluatedRows | None, more: EvaluatedRows | None, tell: Tell
+) -> Calibrated:
     """The correction of a memory by a calibration, estimated from texts, from rows or from the demonstrations."""
     (memories,), scoring, method = loaded.members, loaded.scorer.scoring, calibration(name)
     if not method.from_rows:
         return calibrated_by_texts(loaded.engine, memories, name, scoring)
     source = OWN_ROWS if rows is None else Path(rows.split).name
     measured = _measured(loaded, rows, method.of_states, tell)
-    return calibrated_by_rows(method, measured, memories, source, scoring)
+    unlabelled = [] if more is None else _measured(loaded, more, True, tell, rows)
+    found = calibrated_by_rows(method, measured, memories, source, scoring, unlabelled)
+    if more is None or not unlabelled:
+        return found
+    queries = [each.query for each in unlabelled[0]]
+    named = UnlabelledInputs(len(queries), digest_of(queries, labelled=False), Path(more.split).name)
+    return replace(found, unlabelled=named)
 
 
-def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell) -> list[list[Prediction]]:
-    """The rows, or the demonstrations, after each memory; warns of rows that are left out, such as demonstrations."""
+def _measured(
+    loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell, labelled: EvaluatedRows | None = None
+) -> list[list[Prediction]]:
+    """The rows, or the demonstrations, after each memory; warns of rows that are left out, as by `_unread`."""
     (memories,), scoring = loaded.members, loaded.scorer.scoring
     found: Iterable[Prediction | Skipped]
     if rows is None:
@@ -130,7 +151,8 @@ def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: 
     else:
         count, progress = rows.count, Progress("calibrating", 0, rows.count)
         layers = observed_layers(len(memories[0].keys)) if observes else ()
-        parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, layers=layers, progress=progress, tell=tell)
+        unread = _unread(rows, labelled)
+        parts = loaded(unread, size=EVALUATED, skip=UNSCORABLE, layers=layers, progress=progress, tell=tell)
         found = chain.from_iterable(parts)
     return by_memory(_kept(found, count, tell))
 
@@ -166,6 +188,24 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
     return evaluated
 
 
+def _checked_unlabelled(
+    scorer: Scorer, name: str, source: str | Path | RowSource, labelled: EvaluatedRows | None
+) -> EvaluatedRows:
+    """A sample of rows without labels; raises InputError if a correction cannot be fitted to them."""
+
+    def refused(reason: str) -> InputError:
+        return InputError.of("unlabelled", RowSource.of(source).path, reason)
+
+    if scorer.gives_several or not calibration(name).takes_unlabelled:
+        one = " of memories of rows with one label" if scorer.gives_several else f", not by {name}"
+        raise refused(f"rows without labels are used by {option('calibrate')} {HEAD}{one}")
+    rows = rows_of_file(scorer.memory, source, MOST_UNLABELLED, labelled=False)
+    check_supported([name], rows.checked)
+    if not any(isinstance(row, Query) for row in _unread(rows, labelled)):
+        raise refused(f"all are demonstrations of {scorer.memory.name} or {LABELLED}; give others")
+    return rows
+
+
 def _kept(rows: Iterable[Prediction | Skipped], count: int, tell: Tell) -> Iterator[Prediction]:
     """The rows that are not skipped; warns at the end of the skipped rows."""
     left_out = Counter[str]()
@@ -178,12 +218,16 @@ def _kept(rows: Iterable[Prediction | Skipped], count: int, tell: Tell) -> Itera
         tell(Warn(f"{number} of {count} rows are left out: {reason}"))
 
 
-def _unread(rows: EvaluatedRows) -> Iterator[Query | Skipped]:
-    """The rows; demonstrations, whose labels the memory has read, are skipped."""
+def _unread(rows: EvaluatedRows, labelled: EvaluatedRows | None = None) -> Iterator[Query | Skipped]:
+    """The rows; demonstrations, whose labels the memory has read, are skipped, and so are the `labelled` rows."""
     read = rows.demonstrations
     was_read = is_among(read.examples, read.template, read.labels)
+    others = () if labelled is None else (row for row in labelled.queries if isinstance(row, Query))
+    is_labelled = is_among(others, read.template, read.labels)
     for row in rows.queries:
         if isinstance(row, Query) and was_read(row):
             yield Skipped((f"{row.where}: a demonstration of the memory",), DEMONSTRATION)
+        elif isinstance(row, Query) and is_labelled(row):
+            yield Skipped((f"{row.where}: has a label",), LABELLED)
         else:
             yield row

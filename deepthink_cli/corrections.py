@@ -50,6 +50,16 @@ class HeldOut:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
+class UnlabelledInputs:
+    """The rows without labels to which a head was fitted, too: their number, file, and digest as of labelled rows."""
+
+    inputs: Count
+    sha256: Digest
+    source: str
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
 class Calibrated:
     """The correction that a memory stores (`deepthink calibrate`), and the inputs of its estimate.
 
@@ -68,6 +78,7 @@ class Calibrated:
     source: str | None = None
     head: dict[str, Head] | None = None
     held_out: HeldOut | None = None
+    unlabelled: UnlabelledInputs | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -100,6 +111,8 @@ class Calibrated:
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
         whence = inputs if self.source is None else f"{inputs} of {self.source}"
+        if self.unlabelled is not None:
+            whence += f", and {self.unlabelled.inputs} without labels of {self.unlabelled.source}"
         whence += "".join(f", {name} {value}" for name, value in self.scoring.items())
         if self.head is not None:
             layers = len(self.head["1"].layers)

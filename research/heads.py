@@ -23,11 +23,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.calibration.discriminants import Unlabelled
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
 from deepthink_cli.calibration.labelled import observed, states_of
-from deepthink_cli.calibration.registry import CALIBRATIONS, HEAD
+from deepthink_cli.calibration.registry import CALIBRATIONS, HEAD, MOST_UNLABELLED
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.data.same_input import input_groups, is_among
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.io.atomic import append, replacing
 from deepthink_cli.method import Method
@@ -56,12 +57,14 @@ if TYPE_CHECKING:
 
 LABELLED = (12, 24, 48, 96, 150)
 PLAIN_MEMORY, ZERO_SHOT = "T = 1", "zero-shot"
+JOINED = f"T = 1, with {MOST_UNLABELLED:,} rows without labels"  # the head alone
 # The memories, with T and positions; ct-kv is trained.
 MEMORIES: dict[str, tuple[int, str]] = {
     PLAIN_MEMORY: (1, "continued"),
     "T = 5": (5, "continued"),
     "T = 5, restarted": (5, "restarted"),
     "ct-kv": (1, "continued"),
+    JOINED: (1, "continued"),
     ZERO_SHOT: (1, "continued"),
 }
 ETA = 0.01
@@ -99,8 +102,8 @@ def measured_rows(rows: Sequence[Prediction], read: TokenizedDemonstrations) -> 
     )
 
 
-def by_head(name: str, rows: Measured, test: Measured) -> Floats:
-    """Scores (n, C) of test rows by a calibration of hidden states, fitted to rows.
+def by_head(name: str, rows: Measured, test: Measured, more: Unlabelled | None = None) -> Floats:
+    """Scores (n, C) of test rows by a calibration of hidden states, fitted to rows, and to more without labels.
 
     A label of fewer than two inputs among the rows is never given: its scores are minus infinity.
     """
@@ -111,7 +114,8 @@ def by_head(name: str, rows: Measured, test: Measured) -> Floats:
     known = [label for label in range(labels) if counts[label] > 1]
     used = [row for row, label in enumerate(rows.gold) if label in known]
     gold, groups = [known.index(rows.gold[row]) for row in used], [rows.groups[row] for row in used]
-    head = CALIBRATIONS[name].fitted(rows.scores[used][:, known], gold, groups, rows.states[used])
+    others = None if more is None else Unlabelled(more.states, more.logs[:, known])
+    head = CALIBRATIONS[name].fitted(rows.scores[used][:, known], gold, groups, rows.states[used], others)
     scores = np.full((len(test.gold), labels), -np.inf)
     scores[:, known] = head.scores(test.states, test.scores[:, known])
     return scores
@@ -161,6 +165,19 @@ def measured(case: Case, job: Job, name: str) -> Iterator[Measured]:
             yield measured_rows(rows, memory.provenance.demonstrations)
 
 
+def without_labels(case: Case, job: Job) -> Unlabelled:
+    """Training rows after plain reading, which are neither demonstrations nor dev rows."""
+    import numpy as np
+
+    memory, read = memory_of(case, job, PLAIN_MEMORY), job.plain
+    is_dev = is_among(job.queries("dev"), read.template, read.labels)
+    others = case.job(iterations=1, at="1", choose_on=f"dev:{DEV_ROWS + MOST_UNLABELLED}").queries("dev")
+    rows = predicted(observed(case.engine, [memory], (row for row in others if not is_dev(row)), PLAIN))
+    states = states_of(rows)
+    assert states is not None
+    return Unlabelled(states, np.array([[each.scores[label] for label in read.labels] for each in rows]))
+
+
 def drawn(rows: Measured, count: int, seed: int) -> Measured:
     """So many of the rows: two of each label that has two, then others at random, in their order."""
     order = random.Random(seed).sample(range(len(rows.gold)), len(rows.gold))
@@ -169,7 +186,7 @@ def drawn(rows: Measured, count: int, seed: int) -> Measured:
     return Measured(rows.scores[kept], rows.states[kept], [rows.gold[n] for n in kept], [rows.groups[n] for n in kept])
 
 
-def corrected(name: str, rows: Measured, test: Measured) -> Floats:
+def corrected(name: str, rows: Measured, test: Measured, more: Unlabelled | None = None) -> Floats:
     """Scores (n, C) of test rows after a correction that is fitted to labelled rows, or to the test rows alone."""
     if name == RAW:
         return test.scores
@@ -179,7 +196,7 @@ def corrected(name: str, rows: Measured, test: Measured) -> Floats:
         logs, of_test = log_softmax(rows.scores), log_softmax(test.scores)
         found: Floats = of_test - log_fitted_with_slope(logs, rows.gold)
         return found
-    return by_head(name, rows, test)
+    return by_head(name, rows, test, more)
 
 
 def calibration_error(scores: Floats, gold: Sequence[int]) -> float:
@@ -216,6 +233,7 @@ def figures(case: Case, memory: str, samples: Path | None = None) -> Iterator[di
     """The rows of one memory, for a task and seed; `samples` is a file for the scores of test rows with most labels."""
     job = case.job(iterations=1, at="1")
     dev, test = measured(case, job, memory)
+    more = without_labels(case, job) if memory == JOINED else None
     if samples is not None:
         import pyarrow as pa
 
@@ -223,10 +241,10 @@ def figures(case: Case, memory: str, samples: Path | None = None) -> Iterator[di
         labels = list(job.plain.labels)
         tables = [scores_table(labels, kept[name], test.gold, {"correction": [name] * len(test.gold)}) for name in kept]
         write_table(samples, pa.concat_tables(tables))
-    for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
+    for name in (RAW, BATCH, SLOPE, CENTROID, HEAD) if more is None else (HEAD,):
         for count in LABELLED if name in (SLOPE, CENTROID, HEAD) else (0,):
             rows, started = drawn(dev, count, case.seed), time.process_time()
-            scores = corrected(name, rows, test)
+            scores = corrected(name, rows, test, more)
             yield {
                 "memory": memory,
                 "correction": name,

@@ -167,7 +167,7 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     if metadata.model.gguf is None:
         del fields["model"]["gguf"]
     for stored in filter(None, (fields["calibrated"], fields["thresholds"])):
-        for name in ("head", "held_out"):
+        for name in ("head", "held_out", "unlabelled"):
             if stored.get(name, "") is None:
                 del stored[name]
     if metadata.template.label_separator is None:

@@ -27,6 +27,7 @@ from deepthink_cli.data.same_input import parted
 from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:
+    from deepthink_cli.calibration.discriminants import Unlabelled
     from deepthink_cli.scoring.softmax import Floats
 
 LEVEL = 0.05
@@ -110,18 +111,21 @@ def cross_validated(
     gold: Sequence[int],
     groups: Sequence[int],
     states: Floats | None = None,
+    unlabelled: Unlabelled | None = None,
 ) -> Floats:
     """The corrected scores (n, C) of rows by a calibration that is fitted to the rows of other folds.
 
     `logs` (n, C) are the labels' log-probabilities, `gold` (n,) the places of the true labels, `groups` (n,) the
-    numbers of the inputs, and `states` (n, L, W) the hidden states, which a calibration of them needs.
+    numbers of the inputs, and `states` (n, L, W) the hidden states, which a calibration of them needs. `unlabelled` are
+    more rows of every fit.
     """
     import numpy as np
 
     found = np.zeros(np.shape(logs))
     for own, rest in parted([str(label) for label in gold], groups):
         of_own, of_rest = (None if states is None else states[rows] for rows in (own, rest))
-        fitted = method.fitted(logs[rest], [gold[row] for row in rest], [groups[row] for row in rest], of_rest)
+        known, inputs = ([each[row] for row in rest] for each in (gold, groups))
+        fitted = method.fitted(logs[rest], known, inputs, of_rest, unlabelled)
         found[own] = fitted.scores(of_own, logs[own])
     return found
 
@@ -132,6 +136,7 @@ def held_out(
     gold: Sequence[int],
     groups: Sequence[int],
     states: Floats | None = None,
+    unlabelled: Unlabelled | None = None,
 ) -> HeldOut:
     """The probabilities of labels that a calibration gives inputs whose fold it has not seen.
 
@@ -140,7 +145,7 @@ def held_out(
     import numpy as np
 
     _, first = np.unique(np.asarray(groups), return_index=True)
-    found = cross_validated(method, logs, gold, groups, states)
+    found = cross_validated(method, logs, gold, groups, states, unlabelled)
     shares, places = softmax(found[first]), np.asarray(gold)[first]
     best = np.floor(shares.max(axis=1) * 10**_DIGITS) / 10**_DIGITS  # a label with this probability is not below it
     right = shares.argmax(axis=1) == places

@@ -17,7 +17,12 @@ with the a, c > 0 and b that make the true labels of held-out rows the likeliest
 (stacking: Wolpert 1992). So the probabilities are those of a model that was fitted to rows which the discriminants had
 not seen. s is the value of `SHRINKAGES`, the same for all layers, for which that minimum is least.
 
-W exceeds n, so everything is computed from the inner products (n, n) of the rows' states.
+Rows without a label may be added. Each counts for every label by its probability p(y) = softmax(score)[y], which the
+head of the labelled rows gives it, and then again by the head of all rows (expectation maximisation: Nigam et al. 2000,
+Text classification from labeled and unlabeled documents using EM). The step with the least minimum is kept, which may
+be the first, without these rows. A held-out row has no part in the probabilities by which it is judged.
+
+A layer's states are given by their `COMPONENTS` first principal components; of as many rows, that is all of them.
 """
 
 from __future__ import annotations
@@ -25,15 +30,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.same_input import FOLDS, SEED, split
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.scoring.heads import LinearHead
-from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.scoring.softmax import log_softmax, softmax
 
 if TYPE_CHECKING:
-    from numpy import bool_, int64
+    from numpy import int64
     from numpy.typing import NDArray
 
     from deepthink_cli.scoring.softmax import Floats
@@ -41,13 +47,26 @@ if TYPE_CHECKING:
     Ints = NDArray[int64]
 
 SHRINKAGES = (0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
-MOST = 1_000  # rows: the time grows with the third power, and is seconds here
+MOST = 1_000  # labelled rows: the time grows with their number, and is seconds here
+COMPONENTS = 200
+STEPS = 2  # times that rows without labels are added
 FLOOR = -1e3  # log p of a label without rows, in nats
 FLAT = 1e-3  # the largest slope at which the weights are found
+_NONE = 1e-9  # rows: a label that counts fewer has none
 
 
-def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Sequence[int]) -> LinearHead:
-    """The head of labelled rows.
+@dataclass(frozen=True, eq=False)
+class Unlabelled:
+    """Rows without labels: hidden states (m, L, W), and the labels' log-probabilities (m, C)."""
+
+    states: Floats
+    logs: Floats
+
+
+def discriminants(
+    states: Floats, logs: Floats, gold: Sequence[int], groups: Sequence[int], unlabelled: Unlabelled | None = None
+) -> LinearHead:
+    """The head of labelled rows, and of rows without labels, if any.
 
     `states` (n, L, W) are hidden states of the rows, `logs` (n, C) their labels' log-probabilities, `gold` (n,) the
     places of their true labels, and `groups` (n,) the numbers of their inputs: the rows of one input are in one fold.
@@ -56,79 +75,150 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
     import numpy as np
 
     if len(gold) > MOST:
-        # In order: two of each label, and others at random.
-        order, of_label = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
-        ranked: list[tuple[bool, int, int]] = []
-        for row in order:
-            of_label[gold[row]] += 1
-            ranked.append((of_label[gold[row]] > 2, len(ranked), row))
-        kept = sorted(row for _, _, row in sorted(ranked)[:MOST])
-        gold, groups = [gold[row] for row in kept], [groups[row] for row in kept]
+        kept = _sample(gold)
         states, logs = states[kept], logs[kept]
-    states_LNW, places = np.asarray(states, dtype=np.float64).swapaxes(0, 1), np.asarray(gold)
-    width, centre_LW = states_LNW.shape[2], states_LNW.mean(axis=1)
-    centred_LNW = states_LNW - centre_LW[:, None]
-    grams_LNN = centred_LNW @ centred_LNW.swapaxes(1, 2)
-    logs_NC = log_softmax(logs)
-    folds = split([str(place) for place in gold], groups, min(FOLDS, len(set(groups))), SEED)
+        gold, groups = [gold[row] for row in kept], [groups[row] for row in kept]
+    if unlabelled is not None:
+        states, logs = np.concatenate([states, unlabelled.states]), np.concatenate([logs, unlabelled.logs])
+    layers = [_Layer.of(each) for each in np.asarray(states, dtype=np.float64).swapaxes(0, 1)]
+    logs_NC, places = log_softmax(logs), np.asarray(gold)
+    shares_NC = np.zeros(logs_NC.shape)
+    shares_NC[range(len(places)), places] = 1
+    folds = [list(fold) for fold in split([str(each) for each in gold], groups, min(FOLDS, len(set(groups))), SEED)]
+    shares = [shares_NC, *(_without(fold, shares_NC) for fold in folds)]
+    fits = [_fitted(layers, shares, logs_NC, places, folds)]
+    for _ in range(0 if unlabelled is None else STEPS):
+        shares = [_joined(fits[-1], layers, each, logs_NC, len(places)) for each in shares]
+        fits.append(_fitted(layers, shares, logs_NC, places, folds))
+    return min(fits, key=lambda fit: fit.loss).head(layers)
+
+
+def _sample(gold: Sequence[int]) -> list[int]:
+    """`MOST` rows, in their order: two of each label, and others at random."""
+    order, of_label = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
+    ranked: list[tuple[bool, int, int]] = []
+    for row in order:
+        of_label[gold[row]] += 1
+        ranked.append((of_label[gold[row]] > 2, len(ranked), row))
+    return sorted(row for _, _, row in sorted(ranked)[:MOST])
+
+
+def _without(fold: Sequence[int], shares_NC: Floats) -> Floats:
+    """The shares with none of the fold's rows."""
+    rest_NC = shares_NC.copy()
+    rest_NC[fold] = 0
+    return rest_NC
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """A layer's states: their mean (W,), their components (K, W), and the rows in terms of these (N, K)."""
+
+    centre_W: Floats
+    components_KW: Floats
+    rows_NK: Floats
+
+    @classmethod
+    def of(cls, states_NW: Floats) -> _Layer:
+        """The layer of these states; components of no variance are left out."""
+        import numpy as np
+        from scipy.linalg import eigh
+
+        count, centre_W = len(states_NW), states_NW.mean(axis=0)
+        centred_NW = states_NW - centre_W
+        last = (max(0, count - COMPONENTS), count - 1)
+        squares_K, vectors_NK = eigh(centred_NW @ centred_NW.T, subset_by_index=last)
+        used = squares_K > 1e-12 * max(squares_K[-1], _NONE)
+        lengths_K, vectors_NK = np.sqrt(squares_K[used]), vectors_NK[:, used]
+        return cls(centre_W, (vectors_NK / lengths_K).T @ centred_NW, vectors_NK * lengths_K)
+
+    def discriminant(self, shares_NC: Floats, shrinkage: float) -> tuple[Floats, Floats]:
+        """w (K, C) in terms of the components, and the constants (C,) of log p(y | h) for centred states.
+
+        A row counts for a label by its share; a label without rows has the constant minus infinity.
+        """
+        import numpy as np
+
+        counts_C, width = shares_NC.sum(axis=0), self.components_KW.shape[1]
+        rows, weights_N1 = counts_C.sum(), shares_NC.sum(axis=1, keepdims=True)
+        means_CK = shares_NC.T @ self.rows_NK / np.maximum(counts_C, _NONE)[:, None]
+        squares_KK = (weights_N1 * self.rows_NK).T @ self.rows_NK / rows
+        covariance_KK = squares_KK - (counts_C[:, None] * means_CK).T @ means_CK / rows
+        # Rows of one label each have no variance around its mean, and a layer with equal states has none at all.
+        total = np.trace(squares_KK)
+        spread = np.trace(covariance_KK)
+        variance = (spread if spread > _NONE * total else total) or width
+        shrunk_KK = (1 - shrinkage) * covariance_KK + shrinkage * variance / width * np.eye(len(covariance_KK))
+        weights_KC = np.linalg.solve(shrunk_KK, means_CK.T)
+        with np.errstate(divide="ignore"):
+            priors_C = np.log(np.where(counts_C > _NONE, counts_C, 0) / rows)
+        return weights_KC, priors_C - (weights_KC * means_CK.T).sum(axis=0) / 2
+
+
+def _by_layers(layers: Sequence[_Layer], shares_NC: Floats, shrinkage: float) -> Floats:
+    """The mean log p(y | h_l) (N, C) over the layers for each row, by the rows that have shares."""
+    import numpy as np
+
+    sum_NC = np.zeros(shares_NC.shape)
+    for layer in layers:
+        weights_KC, constants_C = layer.discriminant(shares_NC, shrinkage)
+        sum_NC += np.maximum(log_softmax(layer.rows_NK @ weights_KC + constants_C), FLOOR)
+    return sum_NC / len(layers)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The least loss, the a, c, b (C,) and s for which held-out rows have it, and the shares (N, C) of all rows."""
+
+    loss: float
+    by_head: float
+    by_scores: float
+    bias_C: Floats
+    shrinkage: float
+    shares_NC: Floats
+
+    def scores(self, by_layers_NC: Floats, logs_NC: Floats) -> Floats:
+        """score(y) (N, C) of rows."""
+        return self.by_head * by_layers_NC + self.by_scores * logs_NC - self.bias_C
+
+    def head(self, layers: Sequence[_Layer]) -> LinearHead:
+        """The head, whose weights and bias are those of states as they come."""
+        import numpy as np
+
+        each, weights_LCW, bias_C = self.by_head / len(layers), [], -self.bias_C
+        for layer in layers:
+            weights_KC, constants_C = layer.discriminant(self.shares_NC, self.shrinkage)
+            weights_LCW.append(each * weights_KC.T @ layer.components_KW)
+            bias_C = bias_C + each * constants_C - weights_LCW[-1] @ layer.centre_W
+        return LinearHead(np.stack(weights_LCW, axis=1), bias_C, self.by_scores)
+
+
+def _fitted(
+    layers: Sequence[_Layer], shares: Sequence[Floats], logs_NC: Floats, places: Ints, folds: Sequence[list[int]]
+) -> _Fit:
+    """The fit with the least loss; `shares` (N, C) are those of all rows, and those without the rows of each fold."""
+    import numpy as np
+
+    seen = np.zeros(len(places), dtype=bool)  # rows whose label has other rows outside the fold
+    for fold, shares_NC in zip(folds, shares[1:], strict=True):
+        seen[fold] = shares_NC.sum(axis=0)[places[fold]] > _NONE
     fits = []
     for shrinkage in SHRINKAGES:
-        held_out_NC, seen = _held_out(grams_LNN, places, logs_NC.shape[1], folds, shrinkage, width)
-        fits.append((*_stacked(held_out_NC[seen], logs_NC[seen], places[seen]), shrinkage))
-    _, by_head, by_scores, bias_C, shrinkage = min(fits, key=lambda fit: fit[0])
-    weights_LCW, offsets_LC = [], []
-    for gram_NN, centred_NW, centre_W in zip(grams_LNN, centred_LNW, centre_LW, strict=True):
-        dual_NC, offset_C = _discriminant(gram_NN, places, len(bias_C), shrinkage, width)
-        weights_LCW.append(dual_NC.T @ centred_NW)
-        offsets_LC.append(offset_C - weights_LCW[-1] @ centre_W)
-    each = by_head / len(weights_LCW)
-    bias = each * np.sum(offsets_LC, axis=0) - bias_C
-    bias[np.bincount(places, minlength=len(bias)) == 0] = -np.inf
-    return LinearHead(each * np.stack(weights_LCW, axis=1), bias, by_scores)
+        held_out_NC = np.zeros((len(places), logs_NC.shape[1]))
+        for fold, shares_NC in zip(folds, shares[1:], strict=True):
+            held_out_NC[fold] = _by_layers(layers, shares_NC, shrinkage)[fold]
+        found = _stacked(held_out_NC[seen], logs_NC[: len(places)][seen], places[seen])
+        fits.append(_Fit(*found, shrinkage, shares[0]))
+    return min(fits, key=lambda fit: fit.loss)
 
 
-def _discriminant(gram_NN: Floats, places: Ints, labels: int, shrinkage: float, width: int) -> tuple[Floats, Floats]:
-    """The weights (n, C) of the rows, whose weighted sums of states are w, and the constants (C,) of the discriminant.
-
-    `gram_NN` are the inner products of the rows' states, of `width` numbers. With the states R (n, W) around the means
-    of their labels, S = R'R / n; the inverse of S_s follows from the inverse of a matrix (n, n) (Woodbury).
-    """
-    import numpy as np
-
-    rows, counts = len(places), np.bincount(places, minlength=labels)
-    means_NC = (places[:, None] == np.arange(labels)) / np.maximum(counts, 1)  # m_y = the sum of states by column y
-    around_NN = np.eye(rows) - means_NC[:, places]  # R = around' x states
-    inner_NN, to_means_NC = around_NN.T @ gram_NN @ around_NN, gram_NN @ means_NC
-    # Rows of one label each have no variance around its mean, and a layer with equal states has none at all.
-    variance = np.trace(inner_NN) / rows or np.trace(gram_NN) / rows or 1.0
-    least, share = shrinkage * variance / width, (1 - shrinkage) / rows
-    weights_NC = means_NC / least
-    if share:
-        solved_NC = np.linalg.solve(np.eye(rows) / share + inner_NN / least, around_NN.T @ to_means_NC)
-        weights_NC = weights_NC - around_NN @ solved_NC / least**2
-    constants_C = np.log(np.maximum(counts, 1) / rows) - (weights_NC * to_means_NC).sum(axis=0) / 2
-    return weights_NC, constants_C
-
-
-def _held_out(
-    grams_LNN: Floats, places: Ints, labels: int, folds: Sequence[Sequence[int]], shrinkage: float, width: int
-) -> tuple[Floats, NDArray[bool_]]:
-    """The mean log p(y | h_l) (n, C) over the layers for each row, by the rows outside its fold.
-
-    Also returns whether (n,) those rows have the row's label.
-    """
-    import numpy as np
-
-    means_NC, seen = np.zeros((len(places), labels)), np.zeros(len(places), dtype=bool)
-    for fold in folds:
-        own, rest = list(fold), [row for row in range(len(places)) if row not in set(fold)]
-        seen[own] = np.isin(places[own], places[rest])
-        for gram_NN in grams_LNN:
-            weights_NC, constants_C = _discriminant(gram_NN[np.ix_(rest, rest)], places[rest], labels, shrinkage, width)
-            found = gram_NN[np.ix_(own, rest)] @ weights_NC + constants_C
-            found[:, np.bincount(places[rest], minlength=labels) == 0] = -np.inf
-            means_NC[own] += np.maximum(log_softmax(found), FLOOR) / len(grams_LNN)
-    return means_NC, seen
+def _joined(fit: _Fit, layers: Sequence[_Layer], shares_NC: Floats, logs_NC: Floats, labelled: int) -> Floats:
+    """The shares with rows without labels, which follow the `labelled` rows: their probabilities by the fit."""
+    by_layers_NC = _by_layers(layers, shares_NC, fit.shrinkage)
+    joined_NC = shares_NC.copy()
+    joined_NC[labelled:] = softmax(fit.scores(by_layers_NC, logs_NC)[labelled:])
+    joined_NC[:, shares_NC.sum(axis=0) <= _NONE] = 0
+    return joined_NC
 
 
 def _stacked(by_layers_NC: Floats, logs_NC: Floats, places: Ints) -> tuple[float, float, float, Floats]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.bounded import cross_validated, held_out
 from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
+from deepthink_cli.calibration.discriminants import Unlabelled
 from deepthink_cli.calibration.registry import FEWEST, Calibration
-from deepthink_cli.corrections import Calibrated
+from deepthink_cli.corrections import Calibrated, HeldOut
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
@@ -125,18 +126,29 @@ def _check_inputs(
 
 
 class LabelledRows:
-    """Rows with true labels after one memory, to which corrections are fitted."""
+    """Rows with true labels after one memory, to which corrections are fitted, and more rows without labels."""
 
-    def __init__(self, rows: Sequence[Prediction], demonstrations: TokenizedDemonstrations) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Prediction],
+        demonstrations: TokenizedDemonstrations,
+        unlabelled: Sequence[Prediction] = (),
+    ) -> None:
         self.rows, self.states, self.labels = rows, states_of(rows), demonstrations.labels
         self.queries = [each.query for each in rows]
         self.gold = [self.labels.index(str(query.gold)) for query in self.queries]
         self.groups = input_groups(self.queries, demonstrations.template, self.labels)
         self.logs = log_probabilities(rows, self.labels)
+        states = states_of(unlabelled)
+        self.more = None if states is None else Unlabelled(states, log_probabilities(unlabelled, self.labels)[:, 0])
 
     def head(self, method: Calibration) -> LinearHead:
         """The head of a calibration by hidden states."""
-        return method.fitted(self.logs[:, 0], self.gold, self.groups, self.states)
+        return method.fitted(self.logs[:, 0], self.gold, self.groups, self.states, self.more)
+
+    def held_out(self, method: Calibration) -> HeldOut:
+        """The probabilities of the labels that a calibration gives to rows of other folds."""
+        return held_out(method, self.logs[:, 0], self.gold, self.groups, self.states, self.more)
 
     def corrected(self, method: Calibration, rows: Sequence[Prediction] | None) -> list[Correction]:
         """The corrections of other rows, or of these rows, each by the rows of other folds."""
@@ -156,11 +168,17 @@ class LabelledRows:
 
 
 def calibrated_by_rows(
-    method: Calibration, rows: Sequence[Sequence[Prediction]], memories: Sequence[Memory], source: str, scoring: Scoring
+    method: Calibration,
+    rows: Sequence[Sequence[Prediction]],
+    memories: Sequence[Memory],
+    source: str,
+    scoring: Scoring,
+    unlabelled: Sequence[Sequence[Prediction]] = (),
 ) -> Calibrated:
     """The correction that a calibration estimates from rows after T = 1 and the `memories` that will be kept.
 
-    `source` names the file of the rows. Raises InputError for too few rows, or for too few inputs of a label.
+    `source` names the file of the rows; `unlabelled` are more rows after the same memories, for a head. Raises
+    InputError for too few rows, or for too few inputs of a label.
     """
     demonstrations = memories[0].origin.demonstrations
     labels, queries = demonstrations.labels, [each.query for each in rows[0]] if rows else []
@@ -170,14 +188,10 @@ def calibrated_by_rows(
     present = {query.gold for query in queries}
     if method.labelled and (absent := [label for label in labels if label not in present]):
         raise InputError(f"{source}: no row has the label {absent[0]!r}; {method.name} needs rows of every label")
-    fitted_to = [LabelledRows(each, demonstrations) for each in rows] if method.labelled else []
-    judged = None
-    if fitted_to:
-        last = fitted_to[-1]
-        judged = held_out(method, last.logs[:, 0], last.gold, last.groups, last.states)
-    texts: list[Any] = [query.text if isinstance(query.text, str) else dict(query.text) for query in queries]
-    pairs = [[text, query.gold] for text, query in zip(texts, queries, strict=True)]
-    count, digest = len(queries), json_sha256(pairs if method.labelled else texts)
+    pairs = zip(rows, unlabelled or [()] * len(rows), strict=True) if method.labelled else ()
+    fitted_to = [LabelledRows(each, demonstrations, more) for each, more in pairs]
+    judged = fitted_to[-1].held_out(method) if fitted_to else None
+    count, digest = len(queries), digest_of(queries, method.labelled)
     if method.of_states:
         layers = observed_layers(len(memories[0].keys))
         heads = {str(each.rows[0].iteration): each.head(method).stored(layers, labels) for each in fitted_to}
@@ -188,3 +202,9 @@ def calibrated_by_rows(
         str(each[0].iteration): estimated(method, labels, log_probabilities(each, labels), gold).stored for each in rows
     }
     return Calibrated(method.name, scoring.correctable, biases, count, digest, source, held_out=judged)
+
+
+def digest_of(rows: Sequence[Query], labelled: bool) -> str:
+    """The digest of the rows' list as canonical JSON, with pairs of text and label if they are `labelled`."""
+    texts: list[Any] = [each.text if isinstance(each.text, str) else dict(each.text) for each in rows]
+    return json_sha256([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)

@@ -12,12 +12,14 @@ from deepthink_cli.registry import Registry, instance_of, loaded
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
+    from deepthink_cli.calibration.discriminants import Unlabelled
     from deepthink_cli.scoring.heads import LinearHead
     from deepthink_cli.scoring.softmax import Floats
 
 
 Basis = Literal["content-free", "domain", "premise", "batch", "labelled"]
 Estimate = Callable[..., Any]
+MOST_UNLABELLED = 1_000  # rows without labels of a sample, which take seconds; more add little
 FEWEST = 20  # rows for a bias; among fewer, each row changes the labels of the others much
 
 
@@ -34,7 +36,7 @@ class Calibration:
 
     `of_states`: there is no bias, but a head. `estimate` turns hidden states (m, L, W) of rows, the log-probabilities
     (m, C) of their labels, the places (m,) of their true labels, and the numbers (m,) of their inputs into a
-    `LinearHead`.
+    `LinearHead`. With `takes_unlabelled`, it also takes rows without labels, or None.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Calibration:
     own_candidates: bool = False
     averaged: bool = False
     of_states: bool = False
+    takes_unlabelled: bool = False
 
     def bias(self, logs: Floats, gold: Sequence[int] | None = None) -> Floats:
         """log b (C,), from the log-probabilities (m, C) of the basis.
@@ -55,12 +58,18 @@ class Calibration:
         return found
 
     def fitted(
-        self, scores: Any, gold: Sequence[int] | None = None, groups: Sequence[int] = (), states: Floats | None = None
+        self,
+        scores: Any,
+        gold: Sequence[int] | None = None,
+        groups: Sequence[int] = (),
+        states: Floats | None = None,
+        unlabelled: Unlabelled | None = None,
     ) -> LinearHead:
         """The correction by rows or texts with these scores (m, C) in nats, as a linear function that scores labels.
 
         `gold` (m,) are the places of the true labels, for a calibration that needs them; a calibration `of_states` also
-        needs the numbers (m,) of the inputs, and the hidden states (m, L, W).
+        needs the numbers (m,) of the inputs, and the hidden states (m, L, W). `unlabelled` are more rows, for a
+        calibration that takes them.
         """
         import numpy as np
 
@@ -69,7 +78,8 @@ class Calibration:
         if not self.of_states:
             bias = self.bias(log_softmax(scores), gold)
             return LinearHead(np.zeros((len(bias), 0, 0)), -bias, 1.0)
-        found: LinearHead = loaded(self.estimate)(states, scores, gold, groups)
+        more = () if unlabelled is None else (unlabelled,)
+        found: LinearHead = loaded(self.estimate)(states, scores, gold, groups, *more)
         return found
 
     def check_count(self, rows: int) -> None:
@@ -156,6 +166,7 @@ _ALL = (
         "a classifier of hidden states of several layers, joined with the scores (deepthink calibrate, tune)",
         "Friedman 1989, Journal of the American Statistical Association 84(405); Wolpert 1992, Neural Networks 5(2)",
         of_states=True,
+        takes_unlabelled=True,
     ),
 )
 

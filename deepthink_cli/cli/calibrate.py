@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, HEAD, NONE, THRESHOLDS, CorrectionOptions, of_labelled
+from deepthink_cli.calibration.registry import (
+    CALIBRATIONS,
+    HEAD,
+    MOST_UNLABELLED,
+    NONE,
+    THRESHOLDS,
+    CorrectionOptions,
+    of_labelled,
+)
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import TEXT_ROWS, Labels, MemoryFile, RowArguments, values_of_memory
@@ -20,7 +28,7 @@ from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.options import METHOD, OUTPUT, Flag
 from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.selection.options import Limit, TaskOptions
 
@@ -37,17 +45,26 @@ Output = Annotated[
     Path | None,
     Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False),
 ]
+Unlabelled = Annotated[
+    str | None,
+    Flag(
+        METHOD,
+        f"More rows, whose labels are not read; {HEAD} learns from {MOST_UNLABELLED:,} of them, too.",
+        "FILE",
+        variable=False,
+    ),
+]
 _OF_STATES = " and ".join(each.name for each in _LABELLED if each.of_states)
 HELP = (
     f"The correction: {', '.join(CALIBRATIONS)}; {NONE} removes it. {_OF_STATES} are of ROWS or of the demonstrations; "
     f"{THRESHOLDS} are for rows with several labels, and {HEAD} stores them, too. Default: batch with ROWS "
-    f"({THRESHOLDS} for several labels), contextual without."
+    f"({THRESHOLDS} for several labels), contextual without, {HEAD} with {flag('unlabelled')}."
 )
 
 
 @about(
     "calibrate mem.safetensors labelled.csv --calibrate head",
-    first="output calibrate limit format json",
+    first="output calibrate unlabelled limit format json",
 )
 @grouped
 def calibrate(
@@ -57,6 +74,7 @@ def calibrate(
     output: Output = None,
     *,
     correction: Annotated[Given[CorrectionOptions], Help(calibrate=HELP)],
+    unlabelled: Unlabelled = None,
     limit: Limit = None,
     labels: Labels = None,
     reading: RowArguments,
@@ -80,14 +98,26 @@ def calibrate(
     chosen = problems.tried(lambda: if_typed(context, correction).checked().calibrate)
     steps = problems.tried(Scoring.of, **scoring.changed)
     task = problems.tried(TaskOptions.checked, limit=limit)
-    source = problems.tried(lambda: reading.source(rows, values_of_memory(context, rows, labels), Show(common)))
+    source = more = None
+    if rows is not None or unlabelled is None:
+        source = problems.tried(lambda: reading.source(rows, values_of_memory(context, rows, labels), Show(common)))
+    if unlabelled is not None:
+        more = problems.tried(lambda: reading.of(unlabelled, None, Show(common)))
     # A memory that is corrected in place is refused as a memory if it is none.
     check, others = (check_apart, ()) if output == memory else (check_memory_apart, (memory,))
-    problems.tried(lambda: check(output, read_by(*others, rows, model=model.model, config=common.config)))
+    problems.tried(lambda: check(output, read_by(*others, rows, unlabelled, model=model.model, config=common.config)))
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         header = calibrated(
-            memory, source, output, calibrate=chosen, scoring=steps, limit=task.limit, options=options, tell=tell
+            memory,
+            source,
+            output,
+            calibrate=chosen,
+            unlabelled=more,
+            scoring=steps,
+            limit=task.limit,
+            options=options,
+            tell=tell,
         )
     if common.as_json:
         write_json(summary(header))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from deepthink_cli.calibration import estimates
-from deepthink_cli.calibration.discriminants import SHRINKAGES, discriminants
+from deepthink_cli.calibration.discriminants import SHRINKAGES, Unlabelled, discriminants
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.scoring.heads import LinearHead, observed_layers
@@ -106,12 +106,12 @@ Floats = NDArray[np.float64]
 LABELS, LAYERS, WIDTH = 3, 2, 40
 
 
-def rows_of(count: int, seed: int = 0) -> tuple[Floats, Floats, list[int]]:
+def rows_of(count: int, seed: int = 0, apart: float = 0.6) -> tuple[Floats, Floats, list[int]]:
     """States (n, L, W) of rows of three labels, far from the origin, scores that know little, and the labels."""
     draw = np.random.default_rng(seed)
     centres = np.random.default_rng(9).normal(size=(LABELS, LAYERS, WIDTH))
     gold = [place % LABELS for place in range(count)]
-    states = 30 + centres[gold] * 0.6 + draw.normal(size=(count, LAYERS, WIDTH)) * np.linspace(0.2, 3, WIDTH)
+    states = 30 + centres[gold] * apart + draw.normal(size=(count, LAYERS, WIDTH)) * np.linspace(0.2, 3, WIDTH)
     scores = draw.normal(size=(count, LABELS)) + np.eye(LABELS)[gold]
     return states, scores, gold
 
@@ -144,6 +144,24 @@ def test_the_scores_are_log_posteriors_of_scikit_learns_discriminants_and_the_mo
     exact = {shrinkage for shrinkage, residual in left if residual < 1e-10}
     assert len(exact) == 1
     assert min(residual for shrinkage, residual in left if shrinkage not in exact) > 1e-6
+
+
+def test_rows_without_labels_count_as_labelled_rows_do_if_their_states_leave_no_doubt() -> None:
+    """With their labels scikit-learn has the same discriminants, for one of the shrinkages."""
+    (states, scores, gold), (new, of_new, _), (more, _, labels) = rows_of(15), rows_of(100, 1), rows_of(60, 5, 4.0)
+    head, residuals = discriminants(states, scores, gold, range(15), Unlabelled(more, np.zeros((60, LABELS)))), []
+    found, together = head.scores(new, of_new), (np.concatenate([states, more]), [*gold, *labels])
+    for peer in (by_peer(*together, new, shrinkage) for shrinkage in SHRINKAGES):
+        basis = np.stack([*(each[:, 1] - each[:, 0] for each in (peer, log_softmax(of_new))), np.ones(100)], axis=1)
+        residuals.append(np.linalg.lstsq(basis, found[:, 1] - found[:, 0], rcond=None)[1][0])
+    assert min(residuals) < 1e-10
+
+
+def test_rows_without_labels_make_the_head_of_a_few_labels_better() -> None:
+    (states, scores, gold), (more, of_more, _), (new, of_new, true) = rows_of(12), rows_of(300, 5), rows_of(600, 1)
+    heads = [discriminants(states, scores, gold, range(12), each) for each in (None, Unlabelled(more, of_more))]
+    few, many = ((head.scores(new, of_new).argmax(axis=1) == true).mean() for head in heads)
+    assert many > few + 0.05
 
 
 def test_the_probabilities_are_those_of_rows_that_the_discriminants_have_not_seen() -> None:
