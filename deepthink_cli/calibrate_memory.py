@@ -36,12 +36,12 @@ from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
+from deepthink_cli.tasks.splits import sampled
 
 if TYPE_CHECKING:
     from deepthink_cli.corrections import Calibrated, Thresholds
 
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
-LABELLED = "rows that have a label"
 
 
 def calibrate(
@@ -129,8 +129,10 @@ def _correction(
         return calibrated_by_texts(loaded.engine, memories, name, scoring)
     source = OWN_ROWS if rows is None else Path(rows.split).name
     measured = _measured(loaded, rows, method.of_states, tell)
-    unlabelled = [] if more is None else _measured(loaded, more, True, tell, rows)
+    unlabelled = [] if more is None else _measured(loaded, more, True, tell)
+    tell(Progress("fitting", 0, 1))
     found = calibrated_by_rows(method, measured, memories, source, scoring, unlabelled)
+    tell(Progress("fitting", 1, 1))
     if more is None or not unlabelled:
         return found
     queries = [each.query for each in unlabelled[0]]
@@ -138,10 +140,8 @@ def _correction(
     return replace(found, unlabelled=named)
 
 
-def _measured(
-    loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell, labelled: EvaluatedRows | None = None
-) -> list[list[Prediction]]:
-    """The rows, or the demonstrations, after each memory; warns of rows that are left out, as by `_unread`."""
+def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell) -> list[list[Prediction]]:
+    """The rows, or the demonstrations, after each memory; warns of rows that are left out, such as demonstrations."""
     (memories,), scoring = loaded.members, loaded.scorer.scoring
     found: Iterable[Prediction | Skipped]
     if rows is None:
@@ -151,8 +151,7 @@ def _measured(
     else:
         count, progress = rows.count, Progress("calibrating", 0, rows.count)
         layers = observed_layers(len(memories[0].keys)) if observes else ()
-        unread = _unread(rows, labelled)
-        parts = loaded(unread, size=EVALUATED, skip=UNSCORABLE, layers=layers, progress=progress, tell=tell)
+        parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, layers=layers, progress=progress, tell=tell)
         found = chain.from_iterable(parts)
     return by_memory(_kept(found, count, tell))
 
@@ -191,7 +190,7 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
 def _checked_unlabelled(
     scorer: Scorer, name: str, source: str | Path | RowSource, labelled: EvaluatedRows | None
 ) -> EvaluatedRows:
-    """A sample of rows without labels; raises InputError if a correction cannot be fitted to them."""
+    """A sample of the rows that are neither labelled nor demonstrations; raises InputError if there are none."""
 
     def refused(reason: str) -> InputError:
         return InputError.of("unlabelled", RowSource.of(source).path, reason)
@@ -199,11 +198,19 @@ def _checked_unlabelled(
     if scorer.gives_several or not calibration(name).takes_unlabelled:
         one = " of memories of rows with one label" if scorer.gives_several else f", not by {name}"
         raise refused(f"rows without labels are used by {option('calibrate')} {HEAD}{one}")
-    rows = rows_of_file(scorer.memory, source, MOST_UNLABELLED, labelled=False)
+    if RowSource.of(source).read_once:
+        raise refused("is read several times; give a file")
+    rows = rows_of_file(scorer.memory, source, labelled=False)
     check_supported([name], rows.checked)
-    if not any(isinstance(row, Query) for row in _unread(rows, labelled)):
-        raise refused(f"all are demonstrations of {scorer.memory.name} or {LABELLED}; give others")
-    return rows
+    read, known = rows.demonstrations, [] if labelled is None else list(labelled.queries)
+    with_labels = [row for row in known if isinstance(row, Query)]
+    is_known = is_among([*read.examples, *with_labels], read.template, read.labels)
+    others = [place for place, row in enumerate(rows.queries) if isinstance(row, Query) and not is_known(row)]
+    if not others:
+        raise refused(f"all rows are demonstrations of {scorer.memory.name}, or have a label; give others")
+    places = frozenset(sampled(others, MOST_UNLABELLED))
+    chosen = [row for place, row in enumerate(rows.queries) if place in places]
+    return replace(rows, queries=chosen, count=len(chosen))
 
 
 def _kept(rows: Iterable[Prediction | Skipped], count: int, tell: Tell) -> Iterator[Prediction]:
@@ -218,16 +225,12 @@ def _kept(rows: Iterable[Prediction | Skipped], count: int, tell: Tell) -> Itera
         tell(Warn(f"{number} of {count} rows are left out: {reason}"))
 
 
-def _unread(rows: EvaluatedRows, labelled: EvaluatedRows | None = None) -> Iterator[Query | Skipped]:
-    """The rows; demonstrations, whose labels the memory has read, are skipped, and so are the `labelled` rows."""
+def _unread(rows: EvaluatedRows) -> Iterator[Query | Skipped]:
+    """The rows; demonstrations, whose labels the memory has read, are skipped."""
     read = rows.demonstrations
     was_read = is_among(read.examples, read.template, read.labels)
-    others = () if labelled is None else (row for row in labelled.queries if isinstance(row, Query))
-    is_labelled = is_among(others, read.template, read.labels)
     for row in rows.queries:
         if isinstance(row, Query) and was_read(row):
             yield Skipped((f"{row.where}: a demonstration of the memory",), DEMONSTRATION)
-        elif isinstance(row, Query) and is_labelled(row):
-            yield Skipped((f"{row.where}: has a label",), LABELLED)
         else:
             yield row

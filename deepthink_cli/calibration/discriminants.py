@@ -19,10 +19,12 @@ not seen. s is the value of `SHRINKAGES`, the same for all layers, for which tha
 
 Rows without a label may be added. Each counts for every label by its probability p(y) = softmax(score)[y], which the
 head of the labelled rows gives it, and then again by the head of all rows (expectation maximisation: Nigam et al. 2000,
-Text classification from labeled and unlabeled documents using EM). The step with the least minimum is kept, which may
-be the first, without these rows. A held-out row has no part in the probabilities by which it is judged.
+Text classification from labeled and unlabeled documents using EM). The head with the least minimum is kept, which may
+be the head of the labelled rows. A discriminant that judges a row is fitted without it, and to probabilities by such
+discriminants; a, b, c and s are of all labelled rows.
 
-A layer's states are given by their `COMPONENTS` first principal components; of as many rows, that is all of them.
+W exceeds n, so states are given by their principal components. Labelled rows alone have all of them, and with rows
+without labels the `COMPONENTS` largest are used.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 SHRINKAGES = (0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 MOST = 1_000  # labelled rows: the time grows with their number, and is seconds here
-COMPONENTS = 200
+COMPONENTS = 200  # of a layer, with rows without labels
 STEPS = 2  # times that rows without labels are added
 FLOOR = -1e3  # log p of a label without rows, in nats
 FLAT = 1e-3  # the largest slope at which the weights are found
@@ -80,17 +82,20 @@ def discriminants(
         gold, groups = [gold[row] for row in kept], [groups[row] for row in kept]
     if unlabelled is not None:
         states, logs = np.concatenate([states, unlabelled.states]), np.concatenate([logs, unlabelled.logs])
-    layers = [_Layer.of(each) for each in np.asarray(states, dtype=np.float64).swapaxes(0, 1)]
+    states_LNW = np.asarray(states, dtype=np.float64).swapaxes(0, 1)
     logs_NC, places = log_softmax(logs), np.asarray(gold)
     shares_NC = np.zeros(logs_NC.shape)
     shares_NC[range(len(places)), places] = 1
     folds = [list(fold) for fold in split([str(each) for each in gold], groups, min(FOLDS, len(set(groups))), SEED)]
     shares = [shares_NC, *(_without(fold, shares_NC) for fold in folds)]
+    layers = [_Layer.of(each, len(places), MOST) for each in states_LNW]
     fits = [_fitted(layers, shares, logs_NC, places, folds)]
     for _ in range(0 if unlabelled is None else STEPS):
-        shares = [_joined(fits[-1], layers, each, logs_NC, len(places)) for each in shares]
+        shares = [_joined(fits[-1], each, logs_NC, len(places)) for each in shares]
+        if len(fits) == 1:
+            layers = [_Layer.of(each, len(each), COMPONENTS) for each in states_LNW]
         fits.append(_fitted(layers, shares, logs_NC, places, folds))
-    return min(fits, key=lambda fit: fit.loss).head(layers)
+    return min(fits, key=lambda fit: fit.loss).head()
 
 
 def _sample(gold: Sequence[int]) -> list[int]:
@@ -112,25 +117,25 @@ def _without(fold: Sequence[int], shares_NC: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A layer's states: their mean (W,), their components (K, W), and the rows in terms of these (N, K)."""
+    """A layer's states: a mean (W,), components (K, W), and the rows in terms of these (N, K)."""
 
     centre_W: Floats
     components_KW: Floats
     rows_NK: Floats
 
     @classmethod
-    def of(cls, states_NW: Floats) -> _Layer:
-        """The layer of these states; components of no variance are left out."""
+    def of(cls, states_NW: Floats, count: int, most: int) -> _Layer:
+        """The layer in at most so many components of its first `count` rows; those of no variance are left out."""
         import numpy as np
         from scipy.linalg import eigh
 
-        count, centre_W = len(states_NW), states_NW.mean(axis=0)
+        centre_W = states_NW[:count].mean(axis=0)
         centred_NW = states_NW - centre_W
-        last = (max(0, count - COMPONENTS), count - 1)
-        squares_K, vectors_NK = eigh(centred_NW @ centred_NW.T, subset_by_index=last)
+        first_nW = centred_NW[:count]
+        squares_K, vectors_nK = eigh(first_nW @ first_nW.T, subset_by_index=(max(0, count - most), count - 1))
         used = squares_K > 1e-12 * max(squares_K[-1], _NONE)
-        lengths_K, vectors_NK = np.sqrt(squares_K[used]), vectors_NK[:, used]
-        return cls(centre_W, (vectors_NK / lengths_K).T @ centred_NW, vectors_NK * lengths_K)
+        components_KW = (vectors_nK[:, used] / np.sqrt(squares_K[used])).T @ first_nW
+        return cls(centre_W, components_KW, centred_NW @ components_KW.T)
 
     def discriminant(self, shares_NC: Floats, shrinkage: float) -> tuple[Floats, Floats]:
         """w (K, C) in terms of the components, and the constants (C,) of log p(y | h) for centred states.
@@ -168,25 +173,26 @@ def _by_layers(layers: Sequence[_Layer], shares_NC: Floats, shrinkage: float) ->
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """The least loss, the a, c, b (C,) and s for which held-out rows have it, and the shares (N, C) of all rows."""
+    """The least loss, the a, c, b (C,) and s for which held-out rows have it, the layers, and the shares (N, C)."""
 
     loss: float
     by_head: float
     by_scores: float
     bias_C: Floats
     shrinkage: float
+    layers: Sequence[_Layer]
     shares_NC: Floats
 
     def scores(self, by_layers_NC: Floats, logs_NC: Floats) -> Floats:
         """score(y) (N, C) of rows."""
         return self.by_head * by_layers_NC + self.by_scores * logs_NC - self.bias_C
 
-    def head(self, layers: Sequence[_Layer]) -> LinearHead:
+    def head(self) -> LinearHead:
         """The head, whose weights and bias are those of states as they come."""
         import numpy as np
 
-        each, weights_LCW, bias_C = self.by_head / len(layers), [], -self.bias_C
-        for layer in layers:
+        each, weights_LCW, bias_C = self.by_head / len(self.layers), [], -self.bias_C
+        for layer in self.layers:
             weights_KC, constants_C = layer.discriminant(self.shares_NC, self.shrinkage)
             weights_LCW.append(each * weights_KC.T @ layer.components_KW)
             bias_C = bias_C + each * constants_C - weights_LCW[-1] @ layer.centre_W
@@ -208,13 +214,13 @@ def _fitted(
         for fold, shares_NC in zip(folds, shares[1:], strict=True):
             held_out_NC[fold] = _by_layers(layers, shares_NC, shrinkage)[fold]
         found = _stacked(held_out_NC[seen], logs_NC[: len(places)][seen], places[seen])
-        fits.append(_Fit(*found, shrinkage, shares[0]))
+        fits.append(_Fit(*found, shrinkage, layers, shares[0]))
     return min(fits, key=lambda fit: fit.loss)
 
 
-def _joined(fit: _Fit, layers: Sequence[_Layer], shares_NC: Floats, logs_NC: Floats, labelled: int) -> Floats:
+def _joined(fit: _Fit, shares_NC: Floats, logs_NC: Floats, labelled: int) -> Floats:
     """The shares with rows without labels, which follow the `labelled` rows: their probabilities by the fit."""
-    by_layers_NC = _by_layers(layers, shares_NC, fit.shrinkage)
+    by_layers_NC = _by_layers(fit.layers, shares_NC, fit.shrinkage)
     joined_NC = shares_NC.copy()
     joined_NC[labelled:] = softmax(fit.scores(by_layers_NC, logs_NC)[labelled:])
     joined_NC[:, shares_NC.sum(axis=0) <= _NONE] = 0

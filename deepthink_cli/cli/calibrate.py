@@ -49,7 +49,8 @@ Unlabelled = Annotated[
     str | None,
     Flag(
         METHOD,
-        f"More rows, whose labels are not read; {HEAD} learns from {MOST_UNLABELLED:,} of them, too.",
+        f"More rows in the format of ROWS, whose labels are not read; {HEAD} learns from {MOST_UNLABELLED:,} of them, "
+        "too.",
         "FILE",
         variable=False,
     ),
@@ -98,9 +99,10 @@ def calibrate(
     chosen = problems.tried(lambda: if_typed(context, correction).checked().calibrate)
     steps = problems.tried(Scoring.of, **scoring.changed)
     task = problems.tried(TaskOptions.checked, limit=limit)
+    words = problems.tried(lambda: values_of_memory(context, rows, labels))
     source = more = None
     if rows is not None or unlabelled is None:
-        source = problems.tried(lambda: reading.source(rows, values_of_memory(context, rows, labels), Show(common)))
+        source = problems.tried(lambda: reading.source(rows, words, Show(common)))
     if unlabelled is not None:
         more = problems.tried(lambda: reading.of(unlabelled, None, Show(common)))
     # A memory that is corrected in place is refused as a memory if it is none.
