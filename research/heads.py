@@ -383,31 +383,36 @@ def beside(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
-    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table.
+    """The best corrections after plain reading, by the number of labelled rows and of labels, as a Markdown table.
 
-    The seconds are those of fitting the head.
+    Each is the best of those that use labelled rows alone, and the head with rows without labels. The seconds are those
+    of fitting these heads.
     """
     lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} | seconds |", "|--:|" + "---|" * len(FEW_OR_MANY) + "--:|"]
     for count in LABELLED:
         cells = []
         for tasks in FEW_OR_MANY.values():
-            found = {name: _mean_of(rows, name, count, tasks) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
-            best = max(found, key=lambda name: found[name])
-            cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f})")
-        fitting = fmean(
-            row["seconds"]
-            for row in rows
-            if (row["memory"], row["correction"], row["labelled"]) == (PLAIN_MEMORY, HEAD, count)
-        )
-        lines.append(f"| {count} | {' | '.join(cells)} | {fitting:.2f} |")
+            names = (RAW, BATCH, SLOPE, CENTROID, HEAD)
+            found = {name: _mean_of(rows, (PLAIN_MEMORY, name), count, tasks) for name in names}
+            best, joined = max(found, key=lambda name: found[name]), _mean_of(rows, (JOINED, HEAD), count, tasks)
+            cells.append(f"`{best}` {found[best]:.1f}, `{HEAD} --unlabelled` {joined:.1f} (`{RAW}` {found[RAW]:.1f})")
+        fitting = [
+            fmean(
+                row["seconds"]
+                for row in rows
+                if (row["memory"], row["correction"], row["labelled"]) == (memory, HEAD, count)
+            )
+            for memory in (PLAIN_MEMORY, JOINED)
+        ]
+        lines.append(f"| {count} | {' | '.join(cells)} | {fitting[0]:.2f}, {fitting[1]:.1f} |")
     return "\n".join(lines)
 
 
-def _mean_of(rows: Sequence[dict[str, Any]], name: str, count: int, tasks: Sequence[str]) -> float:
+def _mean_of(rows: Sequence[dict[str, Any]], of: tuple[str, str], count: int, tasks: Sequence[str]) -> float:
     """The mean accuracy over tasks of the means over seeds, in percent."""
     of_tasks = []
     for task in tasks:
-        same = [row for row in rows if (row["memory"], row["correction"], row["task"]) == (PLAIN_MEMORY, name, task)]
+        same = [row for row in rows if (row["memory"], row["correction"], row["task"]) == (*of, task)]
         of_tasks.append(fmean(100 * row["right"] / row["n"] for row in same if row["labelled"] in (0, count)))
     return fmean(of_tasks)
 

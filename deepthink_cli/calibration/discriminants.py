@@ -20,8 +20,8 @@ not seen. s is the value of `SHRINKAGES`, the same for all layers, for which tha
 Rows without a label may be added. Each counts for every label by its probability p(y) = softmax(score)[y], which the
 head of the labelled rows gives it, and then again by the head of all rows (expectation maximisation: Nigam et al. 2000,
 Text classification from labeled and unlabeled documents using EM). The head with the least minimum is kept, which may
-be the head of the labelled rows. A discriminant that judges a row is fitted without it, and to probabilities by such
-discriminants; a, b, c and s are of all labelled rows.
+be the head of the labelled rows. The label of a held-out row has no part in the discriminants that judge the row, and a
+part in these probabilities only by a, b, c and s.
 
 W exceeds n, so states are given by their principal components. Labelled rows alone have all of them, and with rows
 without labels the `COMPONENTS` largest are used.
