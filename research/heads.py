@@ -383,19 +383,19 @@ def beside(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
-    """The best corrections after plain reading, by the number of labelled rows and of labels, as a Markdown table.
+    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table.
 
-    Each is the best of those that use labelled rows alone, and the head with rows without labels. The seconds are those
-    of fitting these heads.
+    The seconds are those of fitting the head, and the head with rows without labels.
     """
     lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} | seconds |", "|--:|" + "---|" * len(FEW_OR_MANY) + "--:|"]
     for count in LABELLED:
         cells = []
         for tasks in FEW_OR_MANY.values():
-            names = (RAW, BATCH, SLOPE, CENTROID, HEAD)
-            found = {name: _mean_of(rows, (PLAIN_MEMORY, name), count, tasks) for name in names}
-            best, joined = max(found, key=lambda name: found[name]), _mean_of(rows, (JOINED, HEAD), count, tasks)
-            cells.append(f"`{best}` {found[best]:.1f}, `{HEAD} --unlabelled` {joined:.1f} (`{RAW}` {found[RAW]:.1f})")
+            measured_as = {name: (PLAIN_MEMORY, name) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
+            measured_as[f"{HEAD} --unlabelled"] = (JOINED, HEAD)
+            found = {name: _mean_of(rows, of, count, tasks) for name, of in measured_as.items()}
+            best = max(found, key=lambda name: found[name])
+            cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f})")
         fitting = [
             fmean(
                 row["seconds"]
