@@ -207,7 +207,7 @@ def _checked_unlabelled(
     is_known = is_among([*read.examples, *with_labels], read.template, read.labels)
     others = [place for place, row in enumerate(rows.queries) if isinstance(row, Query) and not is_known(row)]
     if not others:
-        raise refused(f"all rows are demonstrations of {scorer.memory.name}, or have a label; give others")
+        raise refused(f"all rows are demonstrations of {scorer.memory.name} or among the labelled rows; give others")
     places = frozenset(sampled(others, MOST_UNLABELLED))
     chosen = [row for place, row in enumerate(rows.queries) if place in places]
     return replace(rows, queries=chosen, count=len(chosen))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Basis = Literal["content-free", "domain", "premise", "batch", "labelled"]
 Estimate = Callable[..., Any]
-MOST_UNLABELLED = 1_000  # rows without labels of a sample, which take seconds; more add little
+MOST_UNLABELLED = 1_000  # rows without labels: each takes a pass, and the fits take seconds
 FEWEST = 20  # rows for a bias; among fewer, each row changes the labels of the others much
 
 
