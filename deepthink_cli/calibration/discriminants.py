@@ -87,7 +87,8 @@ def discriminants(
     shares_NC = np.zeros(logs_NC.shape)
     shares_NC[range(len(places)), places] = 1
     folds = [list(fold) for fold in split([str(each) for each in gold], groups, min(FOLDS, len(set(groups))), SEED)]
-    shares = [shares_NC, *(_without(fold, shares_NC) for fold in folds)]
+    held_out = [np.isin(np.arange(len(shares_NC)), fold)[:, None] for fold in folds]
+    shares = [shares_NC, *(np.where(own_N1, 0, shares_NC) for own_N1 in held_out)]
     layers = [_Layer.of(each, len(places), MOST) for each in states_LNW]
     fits = [_fitted(layers, shares, logs_NC, places, folds)]
     for _ in range(0 if unlabelled is None else STEPS):
@@ -106,13 +107,6 @@ def _sample(gold: Sequence[int]) -> list[int]:
         of_label[gold[row]] += 1
         ranked.append((of_label[gold[row]] > 2, len(ranked), row))
     return sorted(row for _, _, row in sorted(ranked)[:MOST])
-
-
-def _without(fold: Sequence[int], shares_NC: Floats) -> Floats:
-    """The shares with none of the fold's rows."""
-    rest_NC = shares_NC.copy()
-    rest_NC[fold] = 0
-    return rest_NC
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +144,7 @@ class _Layer:
         squares_KK = (weights_N1 * self.rows_NK).T @ self.rows_NK / rows
         covariance_KK = squares_KK - (counts_C[:, None] * means_CK).T @ means_CK / rows
         # Rows of one label each have no variance around its mean, and a layer with equal states has none at all.
-        total = np.trace(squares_KK)
-        spread = np.trace(covariance_KK)
+        total, spread = np.trace(squares_KK), np.trace(covariance_KK)
         variance = (spread if spread > _NONE * total else total) or width
         shrunk_KK = (1 - shrinkage) * covariance_KK + shrinkage * variance / width * np.eye(len(covariance_KK))
         weights_KC = np.linalg.solve(shrunk_KK, means_CK.T)
