@@ -21,6 +21,7 @@ from deepthink_cli import score
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.products import linear
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
@@ -30,11 +31,12 @@ class Products:
     """Every product of a run, in its order: `linear` are linear layers and the tokens that they were given.
 
     `passes` are the tokens of each pass that attend to the memory, and those that do in the last layer; `heads`
-    are the network's.
+    are the network's, and `head` is its output embedding.
     """
 
     memory: Memory
     heads: int
+    head: nn.Linear
     linear: list[tuple[nn.Module, int]] = field(default_factory=list)
     passes: list[tuple[int, int]] = field(default_factory=list)
 
@@ -60,7 +62,8 @@ class Products:
         attending = [self._attending(layers) for layers in self._by_layer()] if self.memory.length else []
         started = time.perf_counter()
         for layer, tokens in self.linear:
-            layer(given[tokens, len(_weight(layer))])
+            hidden = given[tokens, len(_weight(layer))]
+            linear(hidden, self.head.weight, self.head.bias) if layer is self.head else layer(hidden)
         for run in attending:
             run()
         return time.perf_counter() - started
@@ -95,18 +98,18 @@ class _Counted(LanguageModel):
     def log_probabilities(self, inputs: Mapping[str, Any], places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
         """As `LanguageModel.log_probabilities`."""
         assert self.products is not None
-        head = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
         fed = inputs["input_ids"].numel()
         scored = super().log_probabilities(inputs, places, asked, tokens)
         self.products.passes.append((fed, len(places) if self.packed else fed))
-        self.products.linear.append((head, len(places)))
+        self.products.linear.append((self.products.head, len(places)))
         return scored
 
 
 def products_of(engine: BatchedEngine, memory: Memory, queries: Sequence[TokenizedQuery]) -> Products:
     """The products of scoring the queries against the memory."""
     text: Any = engine.model.network.config.get_text_config(decoder=True)
-    found = Products(memory, text.num_attention_heads)
+    network: Any = engine.model.network
+    found = Products(memory, text.num_attention_heads, network.get_output_embeddings())
     same = {field.name: getattr(engine.model, field.name) for field in fields(engine.model)}
     model = _Counted(**same, products=found, packed=isinstance(engine, PackedEngine))
     for name in ("one_token", "head"):

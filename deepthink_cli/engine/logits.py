@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import torch.nn.functional as F
 from transformers import DynamicCache
 
+from deepthink_cli.engine.products import linear
 from deepthink_cli.model.families import cache_argument
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Head:
         weight_VW = self.embedding.weight if self._kept_VW is None else self._kept_VW
         bias_V = self.embedding.bias
         hidden_MW = hidden_MW.to(weight_VW.device, weight_VW.dtype if self.in_half else torch.float32)
-        product = summed_in_float32 if self.in_half else F.linear
+        product = summed_in_float32 if self.in_half else linear
         # In slices, so that neither the logits of the whole vocabulary nor a whole float32 embedding exist at once.
         for start in range(0, len(weight_VW), SLICE):
             part = slice(start, start + SLICE)

@@ -7,10 +7,12 @@ Intel's. oneDNN, which also comes with torch, uses the whole width. Half-precisi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -53,16 +55,28 @@ class _Conv1D(Conv1D):
         return self.reordered.product(hidden, self.bias)
 
 
+def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`F.linear`, by oneDNN where that is faster: the weight is brought into its order each time, and not kept."""
+    if not (weight.is_cpu and _suits(hidden) and usual_products_are_slow()):
+        return F.linear(hidden, weight, bias)
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, weight, bias, "none", [], "")
+    return product
+
+
 def usual_products_are_slow() -> bool:
     """Whether torch multiplies float32 matrices with kernels of half the processor's width."""
-    if not (
+    return (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
         and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # not part of torch's public interface
-    ):
-        return False
+        and _is_amd(_CPUINFO)
+    )
+
+
+@cache
+def _is_amd(cpuinfo: Path) -> bool:
     try:
-        return "AuthenticAMD" in _CPUINFO.read_text()
+        return "AuthenticAMD" in cpuinfo.read_text()
     except OSError:  # not Linux
         return False
 

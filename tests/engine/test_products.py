@@ -17,7 +17,7 @@ from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine import products
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
+from deepthink_cli.engine.products import linear, reorder_weights, usual_products_are_slow
 from deepthink_cli.model.spec import FEW
 
 DEMOS = tuple(range(3, 40))
@@ -69,6 +69,13 @@ def test_one_token_and_other_dtypes_use_the_usual_product() -> None:
     assert torch.equal(layer(one), expected)
     half = deepcopy(layer).to(torch.bfloat16)  # a copy, as the measurement of bfloat16's gain makes one
     assert half(one.expand(1, 5, 64).bfloat16()).dtype == torch.bfloat16
+
+
+@torch.inference_mode()
+def test_a_product_without_a_copy_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "usual_products_are_slow", lambda: True)
+    hidden, weight, bias = torch.randn(5, 64), torch.randn(300, 64)[100:], torch.randn(200)
+    torch.testing.assert_close(linear(hidden, weight, bias), hidden @ weight.T + bias, atol=1e-5, rtol=1e-4)
 
 
 def test_weights_that_take_too_much_memory_or_are_small_stay_as_they_are() -> None:
