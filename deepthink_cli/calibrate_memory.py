@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.format import Header, read_header
+from deepthink_cli.artifact.format import Header, check_replaceable, read_header
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import (
@@ -17,14 +17,19 @@ from deepthink_cli.calibration.labelled import (
     by_memory,
     calibrated_by_rows,
     check_demonstrations,
-    digest_of,
     observed_demonstrations,
 )
-from deepthink_cli.calibration.notes import check_storable, check_supported
-from deepthink_cli.calibration.registry import HEAD, MOST_UNLABELLED, NONE, THRESHOLDS, calibration
-from deepthink_cli.corrections import UnlabelledInputs
+from deepthink_cli.calibration.notes import check_storable
+from deepthink_cli.calibration.registry import (
+    HEAD,
+    MOST_UNLABELLED,
+    NONE,
+    THRESHOLDS,
+    CorrectionOptions,
+    calibration,
+)
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.data.same_input import is_among
+from deepthink_cli.data.same_input import input_keys, is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, Warn, silent
@@ -35,6 +40,7 @@ from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
+from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
 from deepthink_cli.tasks.splits import sampled
 
@@ -79,8 +85,10 @@ def calibrate(
 
     from deepthink_cli.artifact.files import save_calibrated
 
-    usual = "head" if unlabelled is not None else "contextual" if rows is None else "batch"
-    name, output = calibrate or usual, memory if output is None else output
+    usual = HEAD if unlabelled is not None else "contextual" if rows is None else "batch"
+    name = CorrectionOptions.checked(calibrate=calibrate).calibrate or usual
+    limit, output = TaskOptions.checked(limit=limit).limit, memory if output is None else output
+    check_replaceable(output)
     if name == NONE:
         given = {} if unlabelled is None else {"unlabelled": RowSource.of(unlabelled).path}
         for field, value in {**given, **scoring.recorded}.items():
@@ -89,6 +97,10 @@ def calibrate(
     scorer = Scorer.open(memory, iteration="all", scoring=scoring, calibrate=(NONE,))
     if calibrate is None and rows is not None and scorer.gives_several:
         name = THRESHOLDS
+    takes = not scorer.gives_several and name != THRESHOLDS and calibration(name).takes_unlabelled
+    if unlabelled is not None and not takes:
+        of = "memories of rows with one label" if scorer.gives_several else f"{option('calibrate')} {HEAD}, not {name}"
+        raise InputError.of("unlabelled", RowSource.of(unlabelled).path, f"rows without labels are for {of}; omit it")
     evaluated = _checked(scorer, name, rows, limit)
     more = None if unlabelled is None else _checked_unlabelled(scorer, name, unlabelled, evaluated)
     if evaluated is not None and not any(isinstance(row, Query) for row in _unread(evaluated)):
@@ -131,13 +143,12 @@ def _correction(
     measured = _measured(loaded, rows, method.of_states, tell)
     unlabelled = [] if more is None else _measured(loaded, more, True, tell)
     tell(Progress("fitting", 0, 1))
-    found = calibrated_by_rows(method, measured, memories, source, scoring, unlabelled)
+    of_more = "" if more is None else Path(more.split).name
+    found = calibrated_by_rows(method, measured, memories, source, scoring, unlabelled, of_more)
     tell(Progress("fitting", 1, 1))
-    if more is None or not unlabelled:
-        return found
-    queries = [each.query for each in unlabelled[0]]
-    named = UnlabelledInputs(len(queries), digest_of(queries, labelled=False), Path(more.split).name)
-    return replace(found, unlabelled=named)
+    if unlabelled and found.unlabelled is None:
+        tell(Warn(f"{of_more} is not used: with these rows, the true labels of held-out rows are less likely"))
+    return found
 
 
 def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell) -> list[list[Prediction]]:
@@ -181,9 +192,8 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
     if not method.from_rows:
         raise refused("is estimated from texts of its own; omit the rows, or use batch")
     evaluated = rows_of_file(memory, rows, limit, labelled=method.labelled)
-    if not method.of_states:
-        method.check_count(evaluated.count)
-        check_supported([name], evaluated.checked)
+    method.check_count(evaluated.count)
+    _check_labels(name, evaluated)
     return evaluated
 
 
@@ -195,22 +205,29 @@ def _checked_unlabelled(
     def refused(reason: str) -> InputError:
         return InputError.of("unlabelled", RowSource.of(source).path, reason)
 
-    if scorer.gives_several or not calibration(name).takes_unlabelled:
-        one = " of memories of rows with one label" if scorer.gives_several else f", not by {name}"
-        raise refused(f"rows without labels are used by {option('calibrate')} {HEAD}{one}")
     if RowSource.of(source).read_once:
         raise refused("is read several times; give a file")
     rows = rows_of_file(scorer.memory, source, labelled=False)
-    check_supported([name], rows.checked)
+    _check_labels(name, rows)
     read, known = rows.demonstrations, [] if labelled is None else list(labelled.queries)
     with_labels = [row for row in known if isinstance(row, Query)]
     is_known = is_among([*read.examples, *with_labels], read.template, read.labels)
-    others = [place for place, row in enumerate(rows.queries) if isinstance(row, Query) and not is_known(row)]
+    others = {  # one of each input
+        min(input_keys(row, read.template, read.labels)): place
+        for place, row in enumerate(rows.queries)
+        if isinstance(row, Query) and not is_known(row)
+    }
     if not others:
         raise refused(f"all rows are demonstrations of {scorer.memory.name} or among the labelled rows; give others")
-    places = frozenset(sampled(others, MOST_UNLABELLED))
+    places = frozenset(sampled([*others.values()], MOST_UNLABELLED))
     chosen = [row for place, row in enumerate(rows.queries) if place in places]
     return replace(rows, queries=chosen, count=len(chosen))
+
+
+def _check_labels(name: str, rows: EvaluatedRows) -> None:
+    """Raise InputError for a row whose candidates are not the memory's labels."""
+    if rows.checked is not None and (where := rows.checked.other_labels) is not None:
+        raise InputError(f"{where}: has candidates of its own, and {name} is of the memory's labels; leave the row out")
 
 
 def _kept(rows: Iterable[Prediction | Skipped], count: int, tell: Tell) -> Iterator[Prediction]:

@@ -179,7 +179,9 @@ def _fitting(
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
     """Load the model, think, and write the kept iterations to a file, with a correction if the plan has one."""
     from deepthink_cli.artifact.files import save_memory
+    from deepthink_cli.artifact.format import check_replaceable
 
+    check_replaceable(output)
     engine = load(plan.spec, tell)
     engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
     started = time.perf_counter()

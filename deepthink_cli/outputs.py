@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from deepthink_cli.artifact.format import read_header
+from deepthink_cli.artifact.format import check_replaceable, is_memory
 from deepthink_cli.data.source import STDIN, RowSource
 from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.experiments.folder import LOCK, check_folder
@@ -34,7 +34,7 @@ def check_apart(
         if os.path.isdir(source):
             is_below = _number(source) in map(_number, target.parents)
             is_linked = _number(target) in map(_number, Path(source).iterdir())
-            if (is_below or is_linked) and not _is_memory(target):
+            if (is_below or is_linked) and not is_memory(target):
                 raise InputError.of(field, path, f"a file of {source}, which this command reads; name a new file")
         elif _number(source) == _number(target):
             reason = f"the same file as {RowSource(str(source)).name}, which this command reads; name another file"
@@ -46,8 +46,7 @@ def check_apart(
 def check_memory_apart(path: Path, read: Paths) -> None:
     """Raise InputError as `check_apart`, and for an existing file that a memory must not replace: it is none."""
     check_apart(path, read)
-    if path.exists() and path.stat().st_size and not _is_memory(path):
-        raise InputError.of("output", path, "exists, and is not a memory; remove it, or name another file")
+    check_replaceable(path)
 
 
 def check_run_apart(folder: Path, read: Paths) -> None:
@@ -89,14 +88,6 @@ def _number(path: str | Path) -> tuple[int, int] | None:
         status = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
         return (status.st_dev, status.st_ino) if str(path) != STDIN or stat.S_ISREG(status.st_mode) else None
     return None
-
-
-def _is_memory(target: Path) -> bool:
-    """Whether a file is a memory, which is never part of a model or a task."""
-    with suppress(InputError):
-        read_header(target)
-        return True
-    return False
 
 
 def _is_run(folder: Path) -> bool:

@@ -6,8 +6,10 @@ Only the canonical form, which `think` writes, is accepted.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,20 @@ def read_header(path: str | Path) -> Header:
     _check_layout(header)
     container.check_canonical(metadata_json(metadata), "think")
     return header
+
+
+def is_memory(path: str | Path) -> bool:
+    """Whether a file is a memory, which is never part of a model or a task."""
+    with suppress(InputError):
+        read_header(path)
+        return True
+    return False
+
+
+def check_replaceable(path: str | Path) -> None:
+    """Raise InputError for an existing file that a memory must not replace: it is none."""
+    if os.path.exists(path) and os.path.getsize(path) and not is_memory(path):
+        raise InputError.of("output", path, "exists, and is not a memory; remove it, or name another file")
 
 
 def kept_iterations(header: Header, choice: int | str) -> list[int]:

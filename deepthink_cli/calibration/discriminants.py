@@ -32,7 +32,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.same_input import FOLDS, SEED, split
@@ -96,7 +96,8 @@ def discriminants(
         if len(fits) == 1:
             layers = [_Layer.of(each, len(each), COMPONENTS) for each in states_LNW]
         fits.append(_fitted(layers, shares, logs_NC, places, folds))
-    return min(fits, key=lambda fit: fit.loss).head()
+    best = min(fits, key=lambda fit: fit.loss)
+    return replace(best.head(), joined=best is not fits[0])
 
 
 def _sample(gold: Sequence[int]) -> list[int]:

@@ -16,7 +16,7 @@ from deepthink_cli.calibration.bounded import cross_validated, held_out
 from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
 from deepthink_cli.calibration.discriminants import Unlabelled
 from deepthink_cli.calibration.registry import FEWEST, Calibration
-from deepthink_cli.corrections import Calibrated, HeldOut
+from deepthink_cli.corrections import Calibrated, HeldOut, UnlabelledInputs
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
@@ -174,11 +174,13 @@ def calibrated_by_rows(
     source: str,
     scoring: Scoring,
     unlabelled: Sequence[Sequence[Prediction]] = (),
+    source_of_more: str = "",
 ) -> Calibrated:
     """The correction that a calibration estimates from rows after T = 1 and the `memories` that will be kept.
 
-    `source` names the file of the rows; `unlabelled` are more rows after the same memories, for a head. Raises
-    InputError for too few rows, or for too few inputs of a label.
+    `source` names the file of the rows; `unlabelled` are more rows after the same memories, for a head, of the file
+    `source_of_more`, which is named if they have a part in it. Raises InputError for too few rows, or for too few
+    inputs of a label.
     """
     demonstrations = memories[0].origin.demonstrations
     labels, queries = demonstrations.labels, [each.query for each in rows[0]] if rows else []
@@ -194,9 +196,13 @@ def calibrated_by_rows(
     count, digest = len(queries), digest_of(queries, method.labelled)
     if method.of_states:
         layers = observed_layers(len(memories[0].keys))
-        heads = {str(each.rows[0].iteration): each.head(method).stored(layers, labels) for each in fitted_to}
+        found = {str(each.rows[0].iteration): each.head(method) for each in fitted_to}
+        heads, more = {number: head.stored(layers, labels) for number, head in found.items()}, None
         used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states
-        return Calibrated(method.name, used, {}, count, digest, source, heads, judged)
+        if any(head.joined for head in found.values()):
+            asked = [each.query for each in unlabelled[0]]
+            more = UnlabelledInputs(len(asked), digest_of(asked, labelled=False), source_of_more)
+        return Calibrated(method.name, used, {}, count, digest, source, heads, judged, more)
     gold = fitted_to[0].gold if fitted_to else None
     biases = {
         str(each[0].iteration): estimated(method, labels, log_probabilities(each, labels), gold).stored for each in rows

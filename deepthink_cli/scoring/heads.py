@@ -34,12 +34,13 @@ class LinearHead:
 
     `weights` are w (C, L, W), `bias` is b (C,), minus infinity for a label without rows, and `of_scores` is a. If
     labels are compared, a constant in w or in b that all of them share has no effect. Without layers (L = 0), and with
-    a = 1, it takes a bias off the scores.
+    a = 1, it takes a bias off the scores. `joined`: rows without labels have a part in it.
     """
 
     weights: Floats
     bias: Floats
     of_scores: float = 0.0
+    joined: bool = False
 
     def scores(self, states: Floats | None, logs: Any) -> Floats:
         """The scores (n, C) from hidden states (n, L, W), if the head has weights, and scores (n, C) of the labels."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.artifact.format import Header
+from deepthink_cli.artifact.format import Header, check_replaceable
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
 from deepthink_cli.calibration.registry import NONE, calibration
@@ -171,8 +171,10 @@ def tune(
 
     With an `output`, also writes the memory of all rows with the setting to use. `engine` is the model, if it is
     already loaded; `store` caches the readings of methods of selection; `tell` is called with every event. Raises
-    InputError as `training_sets` does.
+    InputError as `training_sets` does, and for an output that exists and is no memory.
     """
+    if output is not None:
+        check_replaceable(output)
     if engine is None:
         engine = load(plan.spec, tell)
     started = time.perf_counter()

@@ -226,13 +226,19 @@ def test_a_memory_with_a_head_scores_by_states_of_its_layers_and_log_probabiliti
 
 
 def test_a_head_names_its_rows_without_labels_which_are_no_labelled_rows(memory: Path, tmp_path: Path) -> None:
-    fitted, texts = write_fitted(tmp_path / "fitted.jsonl"), [*INPUTS, FITTED[0][0], REVIEWS[0][0]]
+    fitted, texts = write_fitted(tmp_path / "fitted.jsonl"), [*INPUTS, INPUTS[0], FITTED[0][0], REVIEWS[0][0]]
     inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in texts])
     header = calibrate(memory, fitted, unlabelled=inputs)
     assert "5 rows of fitted.jsonl, and 20 without labels of inputs.jsonl" in str(header.metadata.calibrated)
-    for rows, name, reason in ((inputs, "centroid", "not by centroid"), (fitted, "head", "give others")):
+    own = write_rows(tmp_path / "own.jsonl", [{"review": "so so", "candidates": ["fair", "good"]}])
+    for rows, output, name, reason in (
+        (inputs, memory, "centroid", "are for calibrate head, not centroid; omit it"),
+        (fitted, memory, "head", "give others"),
+        (own, memory, "head", "own.jsonl:1: has candidates of its own"),
+        (inputs, inputs, "head", "inputs.jsonl: exists, and is not a memory"),
+    ):
         with pytest.raises(InputError, match=reason):
-            calibrate(memory, fitted, calibrate=name, unlabelled=rows)
+            calibrate(memory, fitted, output, calibrate=name, unlabelled=rows)
 
 
 def test_the_scores_of_another_scoring_are_refused_by_a_head(memory: Path, tmp_path: Path) -> None:
