@@ -84,7 +84,7 @@ def described(rows: HeldOut) -> str:
         if found is not None:
             parts.append(f"{found.given / count:.0%} of rows with at most {most:.0%} wrong")
         elif count < fewest(most):
-            parts.append(f"{most:.0%} needs {fewest(most)} labelled rows")
+            parts.append(f"{most:.0%} needs at least {fewest(most)} labelled rows")
         else:
             parts.append(f"none with at most {most:.0%}")
     return "; ".join(parts)

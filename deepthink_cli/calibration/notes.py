@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import check_calibrations
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.registry import NONE, STORED, calibration, from_rows
+from deepthink_cli.calibration.registry import HEAD, NONE, STORED, calibration, from_rows
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
@@ -129,6 +129,8 @@ def warn_of_one_label(
             return
         others = ",".join(name for name in ("contextual", "domain", "batch") if name not in corrected)
         advice = f"; compare {option('calibrate')} {others}" if others else ""
+        if corrected[0] == STORED:
+            advice = f"; label some of these rows for deepthink calibrate MEMORY ROWS {option('calibrate')} {HEAD}"
         tell(Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected[0]} calibration{rows}{advice}"))
 
 

@@ -65,7 +65,7 @@ HELP = (
 
 @about(
     "calibrate mem.safetensors labelled.csv --calibrate head",
-    first="output calibrate unlabelled limit format json",
+    first="output calibrate unlabelled limit json",
 )
 @grouped
 def calibrate(

@@ -85,7 +85,7 @@ FailUnder = Annotated[
 
 @about(
     "eval mem.safetensors rows.csv --fail-under 0.8 -o rows.jsonl",
-    first="task protocol limit data_dir at calibrate output html details fail_under json",
+    first="task limit data_dir calibrate output html details fail_under json",
 )
 @grouped
 def evaluate(

@@ -98,7 +98,7 @@ Resume = Annotated[
 
 @about(
     "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip",
-    first="output resume dry_run at calibrate task format top max_error columns on_error",
+    first="output resume dry_run calibrate top max_error on_error",
 )
 @grouped
 def predict(
@@ -188,7 +188,8 @@ def predict(
     else:
         counts = _label(labelling, form, common, place, output, output_format, flush, resume)
     if output is not None and not dry_run:
-        share = "" if scorer.gives_several else "; a probability is a share among the labels"
+        what = "fitted to labelled rows" if form.fitted else "a share among the labels"
+        share = "" if scorer.gives_several else f"; a probability is {what}"
         note(f"wrote {output} ({counts.lines} rows{share})", common.quiet)
     counts.check(failing.allow_errors)
 

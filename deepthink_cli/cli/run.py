@@ -69,7 +69,7 @@ OF_STUDIES = ("order_seed", "sampling", "tokens", "pool_size", "balance")
 
 @about(
     "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2",
-    first="task output model iterations at eta seeds technique calibrate limit data_dir dry_run",
+    first="task output model iterations eta seeds technique calibrate limit dry_run",
 )
 @grouped
 def run(

@@ -97,7 +97,7 @@ DryRun = Annotated[bool, Flag(OUTPUT, "Print the plan; load no weights, write no
 
 @about(
     "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors",
-    first="output model iterations eta keep chat calibrate template label_field task shots seed",
+    first="output model iterations eta keep chat calibrate template label_field task shots",
 )
 @grouped
 def think(

@@ -50,7 +50,7 @@ Output = Annotated[
 
 @about(
     "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors",
-    first="output details model iterations eta calibrate budget chat folds shots template label_field",
+    first="output details model iterations eta calibrate budget chat shots template label_field",
 )
 @grouped
 def tune(
@@ -158,7 +158,7 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     found, share = result.comparison, result.tuned.accuracy
     chosen, plain = (f"{each:.1%} ({_interval(wilson(each, found.rows))})" for each in (share, found.baseline))
     expected = f"{chosen}; {PLAIN} {plain}" if result.kept else plain
-    lines = [*_verdict(result), f"expect on other rows: {expected}"]
+    lines = [*_verdict(result), f"expect on rows like these: {expected}"]
     rival = max(result.rivals, key=lambda each: each.right, default=None)
     if rival is not None and rival.accuracy > share:
         instead = ": use that instead" if rival.asked else ""

@@ -123,12 +123,16 @@ class OutputRows:
         """The output row of a row without a prediction: the reason, and the fields that could be read."""
         return {"index": index, "error": row.error, **({} if row.fields is None else self._input(row.fields))}
 
+    @property
+    def fitted(self) -> bool:
+        """Whether probabilities are those of a correction that was fitted to labelled rows."""
+        return self.calibrate[:1] == (STORED,) and self.stored is not None and self.stored.held_out is not None
+
     def _chosen(self, probabilities: Mapping[str, float]) -> dict[str, Any]:
         """The fields of the row for its best labels and its threshold."""
         if self.options.top is None and self.options.threshold is None:
             return {}
-        fitted = self.calibrate[:1] == (STORED,) and self.stored is not None and self.stored.held_out is not None
-        said: dict[str, Any] = {"confidence": FITTED if fitted else UNCALIBRATED}
+        said: dict[str, Any] = {"confidence": FITTED if self.fitted else UNCALIBRATED}
         if self.options.top is not None:  # equally likely candidates keep their order
             ordered = sorted(probabilities, key=lambda label: -probabilities[label])[: self.options.top]
             said["top"] = [{"label": label, "probability": probabilities[label]} for label in ordered]
@@ -262,21 +266,22 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
         raise refused(f"is for one memory at its last iteration; omit {option('ensemble')} and {option('iteration')}")
     if stored is not None and stored.held_out is not None and scorer.calibrate[:1] != (STORED,):
         raise refused(f"is of the correction that {memory.name} stores; omit {option('calibrate')}")
+    needed = fewest(most)
+    again = f"with deepthink calibrate {memory.name} ROWS {option('calibrate')} {HEAD}"
     if stored is None or stored.held_out is None:
-        again = f"deepthink calibrate {memory.name} {option('calibrate')} {HEAD}"
-        raise refused(f"{memory.name} has no labelled rows for it; {again} stores those of its demonstrations")
+        raise refused(f"{memory.name} has no labelled rows for it; store {needed} or more {again}")
     if memory.iterations[-1] != max(map(int, stored.at_iterations)):
         last = max(map(int, stored.at_iterations))
         raise refused(f"its rows are of T = {last}, not of T = {memory.iterations[-1]}; omit {option('iteration')}")
     if (found := bound(stored.held_out, most)) is None:
-        rows, needed = len(stored.held_out.right) + len(stored.held_out.wrong), fewest(most)
-        more = "calibrate it on more"
+        rows = len(stored.held_out.right) + len(stored.held_out.wrong)
         if rows < needed:
-            raise refused(f"needs {needed} labelled inputs, and {memory.name} was calibrated on {rows}; {more}")
+            raise refused(f"needs {needed} labelled inputs, and {memory.name} has {rows}; store more {again}")
         larger = (share / 100 for share in range(1, 51) if share / 100 > most)
         least = next((share for share in larger if bound(stored.held_out, share)), None)
         shown = f"the {rows} labelled inputs of {memory.name}, of which it labels {len(stored.held_out.wrong)} wrongly"
-        way = more if least is None else f"give {least:g}, the least that they show, or {more}"
+        way = f"store more {again}"
+        way = way if least is None else f"give {least:g}, the least that they show, or {way}"
         raise refused(f"not shown by {shown}; {way}")
     return found.threshold
 

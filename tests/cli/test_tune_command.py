@@ -54,7 +54,7 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words:
 def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str], capsys: Captured) -> None:
     verdict, expected, *others = output(capsys, *words, "--calibrate", "none").splitlines()
     assert verdict.startswith("verdict: plain in-context learning (T = 1) is kept: these 10 rows")
-    assert re.fullmatch(r"expect on other rows: \d+\.\d% \(\d+\.\d% to \d+\.\d%\)", expected)
+    assert re.fullmatch(r"expect on rows like these: \d+\.\d% \(\d+\.\d% to \d+\.\d%\)", expected)
     assert len(others) <= 3
     assert others[-1].endswith("--details: the best of each kind")
 

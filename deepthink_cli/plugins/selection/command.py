@@ -96,7 +96,7 @@ _MODEL = (
 
 @about(
     "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl",
-    first="demos_by shots seed queries output pool_scores model template labels task",
+    first="demos_by shots seed queries output model template task",
 )
 @grouped
 def select(
