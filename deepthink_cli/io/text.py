@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import glob
 import json
 import math
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 LONGEST = 100_000  # maximum characters of a line
@@ -83,6 +86,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_folded = {each.casefold(): each for each in reversed(list(known))}
     close = difflib.get_close_matches(name.casefold(), by_folded, n=1)
     return by_folded[close[0]] if close else None
+
+
+def file_like(path: str | Path) -> str | None:
+    """The file beside a missing one whose name is most like it; None if none is like it."""
+    folder, name = os.path.split(path)
+    near = nearest(name, map(os.path.basename, glob.glob(os.path.join(glob.escape(folder), "*"))))
+    return None if near is None else os.path.join(folder, near)
 
 
 def named(label: str) -> str:

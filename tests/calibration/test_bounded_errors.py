@@ -138,7 +138,7 @@ def test_eval_says_how_many_of_the_most_probable_labels_are_wrong_without_any_bo
     [
         (
             ["--max-error", "0.01"],
-            "max-error 0.01: needs 299 labelled inputs, and .* has 80; store more with deepthink calibrate",
+            "needs 299 labelled inputs, and .* has 80; store more with deepthink calibrate .* head",
         ),
         (["--max-error", "0.1", "--threshold", "0.5"], "finds the threshold itself; omit --threshold"),
         (["--max-error", "0.1", "--calibrate", "none"], "is of the correction that .* stores; omit --calibrate"),

@@ -147,10 +147,7 @@ def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            "{mem} --calibrate batch",
-            "--calibrate batch: is estimated from rows; give a file of them, or use",
-        ),
+        ("{mem} --calibrate batch", "--calibrate batch: is estimated from rows; give a file of them, or use"),
         ("{mem} {rows} --calibrate pmi", "--calibrate pmi: is estimated from texts of its own; omit the rows"),
         ("{mem} --calibrate flat", "--calibrate flat: a memory stores one of none, contextual"),
         ("{mem} {rows} --calibrate head,centroid", "--calibrate head,centroid: a memory stores one of none"),

@@ -298,6 +298,9 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read_rows(str(tmp_path / name)))
     assert str(caught.value) == f"{tmp_path / name}: no such file; check the path, or use - for standard input"
+    (tmp_path / "gnoe.jsonl").touch()
+    with pytest.raises(InputError, match=r"no such file; did you mean .*gnoe\.jsonl"):
+        list(read_rows(str(tmp_path / "gone.jsonl")))
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:

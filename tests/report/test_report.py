@@ -159,10 +159,7 @@ def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: Captured) -
         (["run", "--at", "last"], "--at last: a whole number from 1, as in 5"),
         (["run", "--json", "--output-format", "csv"], "--json and --output-format csv: two formats; give one of them"),
         (["run", "-o", "no/where"], "-o no/where: there is no directory"),
-        (
-            ["run", "-o", "a.xlsx"],
-            "-o a.xlsx: unknown format '.xlsx'; end the name in one of .txt, .md, .csv, .json",
-        ),
+        (["run", "-o", "a.xlsx"], "-o a.xlsx: unknown format '.xlsx'; end the name in one of .txt, .md, .csv, .json"),
         (["devonly"], "devonly: no seed has test rows at the T to report"),
     ],
 )

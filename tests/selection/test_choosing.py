@@ -155,18 +155,10 @@ REFUSED = {
         ("random", 6, 0, True),
         "balance: rows.jsonl has no row with the label 'neutral'; add some, or omit it",
     ),
-    "fewer shots than classes": (
-        pool_of(ROWS),
-        ("random", 1, 0, True),
-        "shots 1: the pool has 2 labels",
-    ),
+    "fewer shots than classes": (pool_of(ROWS), ("random", 1, 0, True), "shots 1: the pool has 2 labels"),
     "one class": (pool_of(ROWS[1:3]), ("random", 1), "rows.jsonl: one label only, 'positive'"),
     "no model": (pool_of(ROWS), ("longest", 1), "demos_by longest: reads the rows with a model"),
-    "queries that are not read": (
-        pool_of(ROWS),
-        ("longest", 1),
-        "for: demos_by longest does not read the queries",
-    ),
+    "queries that are not read": (pool_of(ROWS), ("longest", 1), "for: demos_by longest does not read the queries"),
     "balance without label words": (
         pool_of([Query("a", ("x", "y"), "x"), Query("b", ("z", "y"), "z")], ()),
         ("random", 1, 0, True),

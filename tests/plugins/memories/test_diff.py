@@ -148,10 +148,7 @@ def test_iterations_are_named_for_one_or_both(folder: Path, capsys: Captured) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["mem.safetensors", "--at", "first"],
-            "--at first: name one iteration for both, or two as in 1,5",
-        ),
+        (["mem.safetensors", "--at", "first"], "--at first: name one iteration for both, or two as in 1,5"),
         (["mem.safetensors", "--at", "1,7"], "--at 7: mem.safetensors keeps 1, 2, 3"),
         (["b"], "b: keeps one iteration, 2; name a second memory, or keep all with deepthink think --keep all"),
         (["mem.safetensors", "b", "-"], "ROWS -: both memories read the rows; give a file"),
