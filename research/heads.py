@@ -70,7 +70,8 @@ MEMORIES: dict[str, tuple[int, str]] = {
 ETA = 0.01
 RAW, BATCH, SLOPE, CENTROID = "none", "batch", "fitted-slope", "centroid"
 REGRESSION, SETFIT = "logistic regression", "SetFit"  # of a sentence encoder, frozen and fine-tuned
-FINE_TUNED = (12, 24)  # labelled rows; more take most of an hour each
+FINE_TUNED = (12, 24, 48, DEV_ROWS)  # labelled rows
+FEWER_PAIRS = 5  # pairs of a kind for each of DEV_ROWS rows: all pairs, the default, take hours a task
 BINS = 10
 FEW_OR_MANY = {
     "two labels (SST-2, MR)": ("sst2", "mr"),
@@ -324,6 +325,7 @@ def by_setfit(folder: str) -> Classify:
     """Probabilities (n, known labels) of texts by SetFit (Tunstall et al. 2022) with the defaults of its package.
 
     The encoder is fine-tuned on pairs of the labelled rows, then logistic regression is fitted to its embeddings.
+    With DEV_ROWS rows the pairs are a sample: FEWER_PAIRS of equal and of unequal labels for each row.
     """
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
@@ -334,7 +336,9 @@ def by_setfit(folder: str) -> Classify:
         known = sorted(set(gold))
         model = SetFitModel.from_pretrained(folder, device="cpu")
         rows = Dataset.from_dict({"text": list(read), "label": [known.index(place) for place in gold]})
-        Trainer(model, TrainingArguments(batch_size=16, num_epochs=1, report_to="none"), train_dataset=rows).train()
+        pairs = FEWER_PAIRS if len(read) == DEV_ROWS else None
+        asks = TrainingArguments(batch_size=16, num_epochs=1, num_iterations=pairs, report_to="none")
+        Trainer(model, asks, train_dataset=rows).train()
         found: Floats = np.asarray(model.predict_proba(list(asked), as_numpy=True), dtype=np.float64)
         return found
 
