@@ -20,15 +20,8 @@ from deepthink_cli.calibration.labelled import (
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_storable
-from deepthink_cli.calibration.registry import (
-    HEAD,
-    MOST_UNLABELLED,
-    NONE,
-    THRESHOLDS,
-    CorrectionOptions,
-    calibration,
-)
-from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.calibration.registry import HEAD, MOST_UNLABELLED, NONE, THRESHOLDS, CorrectionOptions, calibration
+from deepthink_cli.data.examples import Example, Query, Skipped
 from deepthink_cli.data.same_input import input_keys, is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
@@ -69,10 +62,9 @@ def calibrate(
         rows: a file of rows that are like those to be labelled; their labels are only read for corrections
             that are fitted to them, such as `fitted`, `head` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
-        calibrate: the calibration; by default `batch` with rows and `contextual` without, and `head` with rows
-            without labels. `none` removes a correction;
-            `head` stores a classifier of hidden states, of the demonstrations if no rows are given. Rows
-            with several labels have `thresholds`, by default, or `head`, whose shares have thresholds, too.
+        calibrate: the calibration; by default `batch` with rows, `contextual` without, and `head` with rows without
+            labels. `none` removes a correction. `head` is of the demonstrations if no rows are given. Rows with
+            several labels have `thresholds`, by default, or `head`, whose shares have thresholds, too.
         unlabelled: a file of more rows, whose labels are not read. The head is fitted to a sample of them, too.
         scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
@@ -106,9 +98,8 @@ def calibrate(
     if evaluated is not None and not any(isinstance(row, Query) for row in _unread(evaluated)):
         of_own = not scorer.gives_several and calibration(name).of_states
         instead = ", or omit them: its demonstrations are then used" if of_own else ""
-        raise InputError(
-            f"{evaluated.split}: all rows are demonstrations of {scorer.memory.name}; give others{instead}"
-        )
+        found = f"{evaluated.split}: all rows are demonstrations of {scorer.memory.name}"
+        raise InputError(f"{found}; give others{instead}")
     spec = scorer.find(options, tell)
     if not scorer.gives_several:
         check_inputs([name], scorer.demonstrations, spec, scoring)
@@ -201,24 +192,22 @@ def _checked_unlabelled(
     scorer: Scorer, name: str, source: str | Path | RowSource, labelled: EvaluatedRows | None
 ) -> EvaluatedRows:
     """A sample of the rows that are neither labelled nor demonstrations; raises InputError if there are none."""
-
-    def refused(reason: str) -> InputError:
-        return InputError.of("unlabelled", RowSource.of(source).path, reason)
-
-    if RowSource.of(source).read_once:
-        raise refused("is read several times; give a file")
+    given = RowSource.of(source)
+    if given.read_once:
+        raise InputError.of("unlabelled", given.path, "is read several times; give a file")
     rows = rows_of_file(scorer.memory, source, labelled=False)
     _check_labels(name, rows)
-    read, known = rows.demonstrations, [] if labelled is None else list(labelled.queries)
-    with_labels = [row for row in known if isinstance(row, Query)]
-    is_known = is_among([*read.examples, *with_labels], read.template, read.labels)
+    read, with_labels = rows.demonstrations, () if labelled is None else labelled.queries
+    known: list[Query | Example] = [*read.examples, *(row for row in with_labels if isinstance(row, Query))]
+    is_known = is_among(known, read.template, read.labels)
     others = {  # one of each input
         min(input_keys(row, read.template, read.labels)): place
         for place, row in enumerate(rows.queries)
         if isinstance(row, Query) and not is_known(row)
     }
     if not others:
-        raise refused(f"all rows are demonstrations of {scorer.memory.name} or among the labelled rows; give others")
+        reason = f"all rows are demonstrations of {scorer.memory.name} or among the labelled rows; give others"
+        raise InputError.of("unlabelled", given.path, reason)
     places = frozenset(sampled([*others.values()], MOST_UNLABELLED))
     chosen = [row for place, row in enumerate(rows.queries) if place in places]
     return replace(rows, queries=chosen, count=len(chosen))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.examples import Query, Skipped, queries_of
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
 from deepthink_cli.errors import InputError
@@ -142,8 +142,7 @@ def generate(
     from deepthink_cli.memory import Memory
 
     memories = [memory] if isinstance(memory, Memory) else list(memory)
-    rows = (each if isinstance(each, Query) else Query(each, ()) for each in inputs)
-    for part in generate_or_skip(engine, memories, rows, decoding or Decoding(), chunk, skip=False):
+    for part in generate_or_skip(engine, memories, queries_of(inputs, ()), decoding or Decoding(), chunk, skip=False):
         yield from (each for each in part if isinstance(each, Generation))
 
 

@@ -25,6 +25,9 @@ class Method:
     update: UpdateRule = field(default_factory=Gate)
     positions: Positions = "continued"
 
+    def __post_init__(self) -> None:
+        MethodOptions.checked(iterations=self.iterations, positions=self.positions)
+
     def start(self, length: int) -> int:
         """The position of the first token of a reading after the first, for L = `length` tokens."""
         return length if self.positions == "continued" else 0

@@ -64,6 +64,10 @@ class Gate(UpdateRule):
     eta: Share = 0.01
     momentum: Share = 0.0
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.eta <= 1 and 0 <= self.momentum <= 1):
+            raise InputError(f"eta {self.eta}, momentum {self.momentum}: each is from 0 to 1")
+
     def __call__(
         self, history: Tensor, present: Tensor, state: Tensor | None, place: Place
     ) -> tuple[Tensor, Tensor | None]:

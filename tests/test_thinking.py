@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
+from deepthink_cli.data.examples import queries_of
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.errors import InputError
 from deepthink_cli.method import Positions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think_together
@@ -168,3 +170,18 @@ def test_a_list_that_is_emptied_changes_no_later_reading(
         last = list(memories)
         memories.clear()
     assert all(map(torch.equal, last[0].keys, kept[0].keys))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: Method(0), "iterations 0: "),
+        (lambda: Method(2, positions="Continued"), "positions Continued: use continued or restarted"),  # type: ignore[arg-type]
+        (lambda: Gate(5.0), "eta 5.0, momentum 0.0: each is from 0 to 1"),
+        (lambda: Gate(float("nan")), "eta nan"),
+        (lambda: queries_of("one text", ()), "inputs: one text; give a list of texts"),
+    ],
+)
+def test_a_wrong_value_is_refused_where_it_is_given(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        wrong()

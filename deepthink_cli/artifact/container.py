@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.text import canonical_json, file_like
+from deepthink_cli.io.text import canonical_json, file_meant
 from deepthink_cli.options import Options
 from deepthink_cli.registry import Registry, instance_of
 
@@ -113,9 +113,8 @@ def read_container(path: str | Path) -> Container:
     """
     source = Path(path)
     if not os.path.exists(source):
-        near = file_like(path)
-        way = f"did you mean {near}?" if near else f"make a memory with: deepthink think DEMOS -o {path}"
-        raise InputError(f"{path}: no such file; {way}")
+        make = file_meant(path, f"make a memory with: deepthink think DEMOS -o {path}")
+        raise InputError(f"{path}: no such file; {make}")
     if not os.path.isfile(source):
         raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
     try:

@@ -19,6 +19,7 @@ from deepthink_cli.artifact.format import (
     Header,
     content_digest,
     metadata_json,
+    one_iteration,
     provenance_of,
     read_artifact,
     read_header,
@@ -115,11 +116,10 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, key: str, metada
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
     """Read the memory of one iteration (default: the last kept one), on the CPU.
 
-    Raises InputError for a file that is not a complete, unmodified deepthink memory, and for an iteration
-    that was not kept.
+    Raises InputError for a file that is not a complete, unmodified memory, and for an iteration that was not kept.
     """
     header = read_header(path)
-    return read_memories(header, [iteration if iteration is not None else header.metadata.kept[-1]])[0]
+    return read_memories(header, [one_iteration(header, "last" if iteration is None else str(iteration))])[0]
 
 
 def read_memories(header: Header, iterations: Sequence[int] | None = None) -> list[Memory]:

@@ -127,10 +127,7 @@ def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -
 
 
 def estimated(
-    method: Calibration,
-    candidates: tuple[str, ...],
-    logs: Floats,
-    gold: Sequence[int] | None = None,
+    method: Calibration, candidates: tuple[str, ...], logs: Floats, gold: Sequence[int] | None = None
 ) -> Bias:
     """The bias that a calibration estimates from the log-probabilities (m, 2, C) of its inputs.
 
@@ -286,13 +283,7 @@ class _Stored:
 class TextBiases:
     """Corrections by a bias that is estimated from texts, for each iteration and list of candidates."""
 
-    def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        members: Sequence[Sequence[Memory]],
-        scoring: Scoring,
-    ) -> None:
+    def __init__(self, name: str, engine: Engine, members: Sequence[Sequence[Memory]], scoring: Scoring) -> None:
         demonstrations = members[0][0].origin.demonstrations
         self.method, self.engine = calibration(name, labelled=False), engine
         self.members, self.scoring = members, scoring

@@ -129,10 +129,7 @@ class LabelledRows:
     """Rows with true labels after one memory, to which corrections are fitted, and more rows without labels."""
 
     def __init__(
-        self,
-        rows: Sequence[Prediction],
-        demonstrations: TokenizedDemonstrations,
-        unlabelled: Sequence[Prediction] = (),
+        self, rows: Sequence[Prediction], demonstrations: TokenizedDemonstrations, unlabelled: Sequence[Prediction] = ()
     ) -> None:
         self.rows, self.states, self.labels = rows, states_of(rows), demonstrations.labels
         self.queries = [each.query for each in rows]
@@ -178,9 +175,8 @@ def calibrated_by_rows(
 ) -> Calibrated:
     """The correction that a calibration estimates from rows after T = 1 and the `memories` that will be kept.
 
-    `source` names the file of the rows; `unlabelled` are more rows after the same memories, for a head, of the file
-    `source_of_more`, which is named if they have a part in it. Raises InputError for too few rows, or for too few
-    inputs of a label.
+    `source` names the file of the rows; `unlabelled` are more rows after the same memories, of `source_of_more`, which
+    a head names if they have a part in it. Raises InputError for too few rows, or for too few inputs of a label.
     """
     demonstrations = memories[0].origin.demonstrations
     labels, queries = demonstrations.labels, [each.query for each in rows[0]] if rows else []

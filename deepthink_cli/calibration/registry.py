@@ -89,10 +89,9 @@ class Calibration:
         """
         if not self.from_rows or self.of_states or rows >= FEWEST:
             return
-        given = {0: "there are none", 1: "there is only 1"}.get(rows, f"there are only {rows}")
         raise InputError(
-            f"{option('calibrate')} {self.name}: the bias is estimated from rows, and {given}; give {FEWEST} or more, "
-            "store the bias of other rows in the memory with deepthink calibrate MEMORY ROWS, or use contextual"
+            f"{option('calibrate')} {self.name}: is estimated from {FEWEST} rows or more, not from {rows}; store the "
+            "bias of other rows in the memory with deepthink calibrate MEMORY ROWS, or use contextual"
         )
 
     @property

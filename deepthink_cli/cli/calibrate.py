@@ -42,8 +42,7 @@ Rows = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None,
-    Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False),
+    Path | None, Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False)
 ]
 Unlabelled = Annotated[
     str | None,
@@ -63,10 +62,7 @@ HELP = (
 )
 
 
-@about(
-    "calibrate mem.safetensors labelled.csv --calibrate head",
-    first="output calibrate unlabelled limit json",
-)
+@about("calibrate mem.safetensors labelled.csv --calibrate head", first="output calibrate unlabelled limit json")
 @grouped
 def calibrate(
     context: typer.Context,
@@ -91,7 +87,7 @@ def calibrate(
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated
     from deepthink_cli.calibration.bounded import described
-    from deepthink_cli.outputs import check_apart, check_memory_apart
+    from deepthink_cli.outputs import check_apart
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     problems.tried(check_given, context, "calibrate")
@@ -105,9 +101,9 @@ def calibrate(
         source = problems.tried(lambda: reading.source(rows, words, Show(common)))
     if unlabelled is not None:
         more = problems.tried(lambda: reading.of(unlabelled, None, Show(common)))
-    # A memory that is corrected in place is refused as a memory if it is none.
-    check, others = (check_apart, ()) if output == memory else (check_memory_apart, (memory,))
-    problems.tried(lambda: check(output, read_by(*others, rows, unlabelled, model=model.model, config=common.config)))
+    others = () if output == memory else (memory,)
+    read = read_by(*others, rows, unlabelled, model=model.model, config=common.config)
+    problems.tried(check_apart, output, read)
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         header = calibrated(

@@ -86,11 +86,7 @@ class DemonstrationSet:
 
     @classmethod
     def of(
-        cls,
-        examples: Iterable[Example],
-        template: str | Template,
-        labels: Sequence[str] = (),
-        chat: Chat | None = None,
+        cls, examples: Iterable[Example], template: str | Template, labels: Sequence[str] = (), chat: Chat | None = None
     ) -> DemonstrationSet:
         """Create a set; without `labels`, the label words are the examples' labels, in order of appearance."""
         solved = tuple(examples)
@@ -370,6 +366,13 @@ def _field(row: Row, name: str) -> Any:
         reason = f"field {wanted} is missing; the row has {', '.join(row.fields) or 'none'}{hint}"
         raise InputError(Problem(reason, place=row.where))
     return row.fields[name]
+
+
+def queries_of(inputs: Iterable[Query | str | Mapping[str, str]], candidates: Sequence[str]) -> Iterator[Query]:
+    """A query for each input; a text, or the template's fields, gets the candidates. Raises InputError for one text."""
+    if isinstance(inputs, str | Mapping):
+        raise InputError("inputs: one text; give a list of texts")
+    return (each if isinstance(each, Query) else Query(each, tuple(candidates)) for each in inputs)
 
 
 def same_label(labels: Sequence[str], text: str) -> str | None:

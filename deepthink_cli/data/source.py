@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.io.text import file_like, size
+from deepthink_cli.io.text import file_meant, size
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -220,9 +220,7 @@ def check_path(source: RowSource) -> None:
         return
     parts = source.parts
     if not parts and not os.path.exists(path):
-        near = file_like(path)
-        way = f"did you mean {near}?" if near else "check the path, or use - for standard input"
-        raise InputError(f"{path}: no such file; {way}")
+        raise InputError(f"{path}: no such file; {file_meant(path, 'check the path, or use - for standard input')}")
     if not parts and os.path.isdir(path):
         raise InputError(f"{path}: has no {PARQUET} files; name a .jsonl, .csv or .tsv file in it")
     for part in parts:

@@ -35,8 +35,7 @@ class _Reordered:
 
     def product(self, hidden: Tensor, bias: Tensor | None) -> Tensor:
         """The product of hidden states (..., in) with the weight (out, in), plus the bias."""
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, self.weight, bias, "none", [], "")
-        return product
+        return cast("Tensor", torch.ops.mkldnn._linear_pointwise(hidden, self.weight, bias, "none", [], ""))
 
 
 class _Linear(nn.Linear):
@@ -59,8 +58,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear`, by oneDNN where that is faster: the weight is brought into its order each time, and not kept."""
     if not (weight.is_cpu and _suits(hidden) and usual_products_are_slow()):
         return F.linear(hidden, weight, bias)
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, weight, bias, "none", [], "")
-    return product
+    return cast("Tensor", torch.ops.mkldnn._linear_pointwise(hidden, weight, bias, "none", [], ""))
 
 
 def usual_products_are_slow() -> bool:

@@ -55,8 +55,8 @@ class Threshold:
     @classmethod
     def of(cls, text: str) -> Self:
         """A share of accuracy as in `0.8`, or METRIC=VALUE; raises InputError for another metric or value."""
-        name, _, value = text.rpartition("=")
-        metric = name.strip() or ACCURACY
+        name, equals, value = text.rpartition("=")
+        metric = name.strip() if equals else ACCURACY
         if metric not in METRICS:
             close = get_close_matches(metric, METRICS, n=1)
             meant = f"did you mean {close[0]}? " if close else ""

@@ -88,11 +88,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
-def file_like(path: str | Path) -> str | None:
-    """The file beside a missing one whose name is most like it; None if none is like it."""
+def file_meant(path: str | Path, otherwise: str) -> str:
+    """The advice for a missing file: the file beside it whose name is most like it, or another advice if none is."""
     folder, name = os.path.split(path)
     near = nearest(name, map(os.path.basename, glob.glob(os.path.join(glob.escape(folder), "*"))))
-    return None if near is None else os.path.join(folder, near)
+    return otherwise if near is None else f"did you mean {os.path.join(folder, near)}?"
 
 
 def named(label: str) -> str:

@@ -188,12 +188,7 @@ def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, a
 
 
 def resume_labels(
-    predict: Predict,
-    output: Path,
-    form: OutputRows,
-    identity: dict[str, Any],
-    total: int,
-    tell: Tell,
+    predict: Predict, output: Path, form: OutputRows, identity: dict[str, Any], total: int, tell: Tell
 ) -> RowCounts:
     """Write labels as `write_labels` does, after the rows of an earlier call that was interrupted (`open_partial`).
 

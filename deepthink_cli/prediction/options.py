@@ -57,8 +57,7 @@ class LabelOptions(Options):
         ),
     ] = None
     scores: Annotated[
-        bool,
-        Flag(OUTPUT, "Also write the scores and corrections of all labels in a table; JSON always has them."),
+        bool, Flag(OUTPUT, "Also write the scores and corrections of all labels in a table; JSON always has them.")
     ] = False
     columns: Annotated[
         tuple[str, ...] | None,
@@ -94,12 +93,7 @@ class ErrorOptions(Options):
     allow_errors: Annotated[
         int | None,
         Field(ge=0),
-        Flag(
-            DATA,
-            "Exit with 0 if at most N rows were skipped. Default: 0.",
-            "N",
-            hint="a number of rows, 0 or more",
-        ),
+        Flag(DATA, "Exit with 0 if at most N rows were skipped. Default: 0.", "N", hint="a number of rows, 0 or more"),
     ] = None
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
-from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
+from deepthink_cli.data.examples import Query, Skipped, queries_of, queries_or_skipped, read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Note, Progress, Tell, silent
@@ -53,8 +53,7 @@ def predict(
     scorer = Scorer.open(memories, scoring=scoring, calibrate=calibrate)
     check_model(scorer.memory.provenance, engine.identity, scorer.memory.name)
     loaded, labels = Loaded(scorer, engine, [memories]), scorer.demonstrations.labels
-    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
-    for part in Calibrator(scorer.calibrate, labels).corrected(loaded(queries, size=chunk)):
+    for part in Calibrator(scorer.calibrate, labels).corrected(loaded(queries_of(inputs, labels), size=chunk)):
         for prediction in predicted(part):
             answer = answer_of(prediction, scorer.calibrate)
             yield replace(

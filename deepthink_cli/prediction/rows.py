@@ -27,16 +27,7 @@ from deepthink_cli.scoring.softmax import shares
 UNCALIBRATED, FITTED = "uncalibrated", "fitted to labelled rows"
 ABOUT = {"deepthink": "probability is the label's share among the candidates"}
 # Fields of output rows that a table divides into columns, or that only some tables have.
-_OUTPUT = (
-    "iteration",
-    "confidence",
-    "top",
-    "scores",
-    "calibrated",
-    "input",
-    "gold",
-    "error",
-)
+_OUTPUT = ("iteration", "confidence", "top", "scores", "calibrated", "input", "gold", "error")
 _SHOWN = 3  # skipped rows that are named
 
 
@@ -280,9 +271,8 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
         larger = (share / 100 for share in range(1, 51) if share / 100 > most)
         least = next((share for share in larger if bound(stored.held_out, share)), None)
         shown = f"the {rows} labelled inputs of {memory.name}, of which it labels {len(stored.held_out.wrong)} wrongly"
-        way = f"store more {again}"
-        way = way if least is None else f"give {least:g}, the least that they show, or {way}"
-        raise refused(f"not shown by {shown}; {way}")
+        less = "" if least is None else f"give {least:g}, the least that they show, or "
+        raise refused(f"not shown by {shown}; {less}store more {again}")
     return found.threshold
 
 

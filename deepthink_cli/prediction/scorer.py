@@ -11,17 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from deepthink_cli.artifact.opening import (
-    OpenedMemory,
-    check_memories,
-    find_its_model,
-    opened,
-    with_first_reading,
-)
+from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, opened, with_first_reading
 from deepthink_cli.calibration.basis import BasisInputs, check_calibrations, check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator, own_candidates
 from deepthink_cli.calibration.notes import CheckRow, in_use, of_labels
-from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
+from deepthink_cli.calibration.registry import NONE, calibrations, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
@@ -78,6 +72,7 @@ class Scorer:
         ensemble whose memories differ in model, template, labels or iterations.
         """
         memory, problems = opened(memory, iteration), Problems()
+        calibrate = calibrations(calibrate, stored=True) if isinstance(calibrate, str) else calibrate
         problems.tried(scoring.check, memory.provenance, memory.name)
         problems.tried(check_calibrations, calibrate, memory.provenance.demonstrations, memory.name)
         others = problems.tried(open_ensemble, memory, ensemble, iteration, scoring)

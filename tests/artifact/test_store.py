@@ -104,6 +104,12 @@ def test_an_iteration_that_was_not_kept_is_named(readings: list[Memory], tmp_pat
         load_memory(tmp_path / "mem.safetensors", 2)
 
 
+def test_one_iteration_is_loaded(readings: list[Memory], tmp_path: Path) -> None:
+    save_memory(readings, tmp_path / "mem.safetensors")
+    with pytest.raises(InputError, match="iteration all: one iteration is needed"):
+        load_memory(tmp_path / "mem.safetensors", "all")  # type: ignore[arg-type]
+
+
 def test_keys_and_values_may_have_different_sizes(models: Models, reviews: DemonstrationSet, tmp_path: Path) -> None:
     engine = load_model(str(models("deepseek_v3")))
     memory = next(readings_of(engine, reviews))

@@ -91,7 +91,7 @@ def test_only_a_bias_of_rows_needs_twenty_of_them(name: str) -> None:
         method.check_count(0)
         return
     for rows in (0, 1, 19):
-        with pytest.raises(InputError, match=f"^calibrate {name}: .*give 20 or more, store the bias of other rows"):
+        with pytest.raises(InputError, match=f"^calibrate {name}: .*20 rows or more, not from {rows}; store the bias"):
             method.check_count(rows)
 
 

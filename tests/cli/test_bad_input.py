@@ -160,12 +160,7 @@ def test_rows_of_a_run_are_refused_in_plain_words(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_value_is_named_by_its_variable(
-    variable: str,
-    value: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Captured,
+    variable: str, value: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv(f"DEEPTHINK_{variable}", value)
     demos = write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}, {"text": "y", "label": "b"}])

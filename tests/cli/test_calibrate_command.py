@@ -152,7 +152,7 @@ def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
         ("{mem} --calibrate flat", "--calibrate flat: a memory stores one of none, contextual"),
         ("{mem} {rows} --calibrate head,centroid", "--calibrate head,centroid: a memory stores one of none"),
         ("{mem} --limit 5", "--limit 5: only with ROWS; give them, or omit this"),
-        ("{mem} {few}", "--calibrate batch: the bias is estimated from rows, and there are only 3; give 20 or more"),
+        ("{mem} {few}", "--calibrate batch: is estimated from 20 rows or more, not from 3; store"),
         ("{mem} {one} --calibrate fitted", "one.jsonl: no row has the label 'negative'; fitted needs rows of every"),
         ("{mem} {rows} -o {rows}", "-o {rows}: the same file as {rows}, which this command reads"),
         ("{rows}", "{rows}: not a deepthink memory"),

@@ -131,11 +131,7 @@ def test_the_table_and_the_sentence_are_said_raw_and_calibrated(memory: Path, la
 
 @pytest.mark.parametrize("calibrate", ["none,batch", "domain,none"])
 def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
-    calibrate: str,
-    memory: Path,
-    labelled: Path,
-    capsys: Captured,
-    predicted: Callable[..., list[dict[str, Any]]],
+    calibrate: str, memory: Path, labelled: Path, capsys: Captured, predicted: Callable[..., list[dict[str, Any]]]
 ) -> None:
     given = [row["label"] for row in predicted("--calibrate", calibrate)]
     true = [json.loads(line)["sentiment"] for line in labelled.read_text().splitlines()]
@@ -171,11 +167,7 @@ def one_sided(rows: list[dict[str, Any]], folder: Path, gold: str | None = None)
 
 @pytest.mark.parametrize("command", ["predict", "eval"])
 def test_one_label_for_nearly_all_rows_is_a_warning_unless_it_is_corrected(
-    command: str,
-    memory: Path,
-    predicted: Callable[..., list[dict[str, Any]]],
-    tmp_path: Path,
-    capsys: Captured,
+    command: str, memory: Path, predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path, capsys: Captured
 ) -> None:
     alike = one_sided(predicted(), tmp_path)
     words = [command, str(memory), str(alike)]
@@ -189,10 +181,7 @@ def test_one_label_for_nearly_all_rows_is_a_warning_unless_it_is_corrected(
 
 
 def test_one_label_is_no_warning_where_the_rows_have_it(
-    memory: Path,
-    predicted: Callable[..., list[dict[str, Any]]],
-    tmp_path: Path,
-    capsys: Captured,
+    memory: Path, predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path, capsys: Captured
 ) -> None:
     assert run(["eval", str(memory), str(one_sided(predicted(), tmp_path, gold="same"))]) == 0
     assert "of the answers are" not in capsys.readouterr().err
@@ -220,15 +209,15 @@ def test_a_bias_of_fewer_than_twenty_rows_is_refused_before_the_model_is_loaded(
     command: str, name: str, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     rows = [{"review": text, "sentiment": "positive"} for text in TEXTS]
-    for count, said in ((1, "there is only 1"), (19, "there are only 19")):
+    for count, said in ((1, "not from 1"), (19, "not from 19")):
         few = write_rows(tmp_path / f"{count}.jsonl", rows[:count])
         assert run([command, str(memory), str(few), "--calibrate", f"contextual,{name}", "--device", "cuda:99"]) == 2
         (error,) = capsys.readouterr().err.splitlines()
-        assert error.startswith(f"deepthink: --calibrate {name}: the bias is estimated from rows, and {said}; give 20")
+        assert error.startswith(f"deepthink: --calibrate {name}: is estimated from 20 rows or more, {said};")
     assert run([command, str(memory), str(few), "-q", "--calibrate", "contextual,domain,pmi"]) == 0
 
 
 def test_rows_that_are_skipped_do_not_count(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "warm"}, *({"other": n} for n in range(20))])
     assert run(["predict", str(memory), str(rows), "-q", "--on-error", "skip", "--calibrate", "batch"]) == 2
-    assert "there is only 1" in capsys.readouterr().err
+    assert "not from 1;" in capsys.readouterr().err

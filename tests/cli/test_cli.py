@@ -99,6 +99,7 @@ def test_eval_reports_what_the_predictions_say(memory: Path, tmp_path: Path, cap
         ("log_probability=-50", 0, ""),
         ("log_probability=0", 3, "log_probability -"),
         ("macro-f1=0.8", 2, "unknown metric 'macro-f1'; did you mean macro_f1? there are accuracy"),
+        ("=0.8", 2, "unknown metric ''"),
         ("macro_f1=2", 2, "as in macro_f1=0.8"),
         ("log_probability=nan", 2, "0 or less"),
     ],

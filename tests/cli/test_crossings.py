@@ -27,15 +27,7 @@ SHARED = [
         "--calibrate pmi,domain",
     ),
     *("--ensemble {other}", "--ensemble {composed}", "--at 1", "--at all", "--on-error skip", "--allow-errors 1"),
-    *(
-        "--format csv",
-        "--map text=review",
-        "--no-header",
-        "--no-quotes",
-        "--alpha 2",
-        "--json",
-        "--task sst2",
-    ),
+    *("--format csv", "--map text=review", "--no-header", "--no-quotes", "--alpha 2", "--json", "--task sst2"),
 ]
 OPTIONS = {
     "predict": [

@@ -307,10 +307,7 @@ def test_columns_are_read_as_other_fields_and_kept_under_their_names(
     mapped = [str(rows), "--map", "Text=review,Class=sentiment", "-q"]
     assert run(["think", *mapped, "-m", str(models("llama")), "-o", memory]) == 0
     assert json_of(capsys, "eval", memory, *mapped, "--json")["n"] == 4
-    assert rows_of(capsys, "predict", memory, *mapped)[0]["input"] == {
-        "Text": "a kind film",
-        "Class": "positive",
-    }
+    assert rows_of(capsys, "predict", memory, *mapped)[0]["input"] == {"Text": "a kind film", "Class": "positive"}
     assert run(["predict", memory, str(rows), "--map", "Text"]) == 2
     assert "--map Text: give COLUMN=FIELD" in capsys.readouterr().err
 

@@ -85,16 +85,7 @@ THINK = METHODS | {
 # Options that do not say what is computed, but with which model, where, how fast, and what is shown of it.
 ELSEWHERE = {
     *("model", "revision", "dtype", "device", "device_map", "quantize", "engine", "offline"),
-    *(
-        "trust_remote_code",
-        "batch_tokens",
-        "json",
-        "quiet",
-        "verbose",
-        "debug",
-        "config",
-        "dry_run",
-    ),
+    *("trust_remote_code", "batch_tokens", "json", "quiet", "verbose", "debug", "config", "dry_run"),
     *("out", "output", "samples", "log", "workers", "shard", "run_code"),
     *("data_dir", "format", "map", "no_header", "no_quotes", "task"),  # where rows are, and their form
 }

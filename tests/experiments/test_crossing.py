@@ -160,7 +160,7 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(words: Callable[..., list[s
         (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
         (
             ["--calibrate", "none,batch", "--limit", "19"],
-            "--calibrate batch: the bias is estimated from rows, and there",
+            "--calibrate batch: is estimated from 20 rows or more, not from",
         ),
     ],
 )

@@ -16,15 +16,7 @@ from deepthink_cli.method import Method
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
-from deepthink_cli.tuning.nested import (
-    FEWEST_ROWS,
-    LEVEL,
-    Comparison,
-    best,
-    choose_nested,
-    correctness,
-    sign_test,
-)
+from deepthink_cli.tuning.nested import FEWEST_ROWS, LEVEL, Comparison, best, choose_nested, correctness, sign_test
 from deepthink_cli.tuning.options import Grid, best_of_trajectories
 from deepthink_cli.updates import Gate
 

@@ -205,7 +205,7 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
     [
         (ROWS[:5], {}, "5 different rows; give 6 at least"),
         ([(text, "positive") for text, _ in ROWS], {}, "one label only, 'positive'"),
-        ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 rows"),
+        ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 different rows"),
         (ROWS, {"folds": "10"}, "folds 10: rows has 9 different inputs; use 3 to 9, or loo"),
         (ROWS, {"shots": 4}, "shots 4: with two of 3 folds held out, 3 rows are left"),
         (ROWS, {"demos_by": "first"}, "demos_by first: only with shots"),
@@ -223,7 +223,7 @@ def test_rows_and_options_that_cannot_work_are_refused_before_the_weights_are_lo
 
 @pytest.mark.plugins
 def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(llama: Engine) -> None:
-    with pytest.raises(InputError, match=r"^calibrate prior: .* there are only 6"):  # of 9, without one of three folds
+    with pytest.raises(InputError, match=r"^calibrate prior: .* not from 6"):  # of 9, without one of three folds
         planned(llama, folds="3", calibrate="none,prior,contextual")
     told: list[object] = []
     options = TuneOptions.checked(folds="3", techniques="deep-thinking")

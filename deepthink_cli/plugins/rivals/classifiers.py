@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
+from warnings import catch_warnings
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
@@ -118,7 +119,8 @@ def _right(plan: TunePlan, untrained: Untrained, inputs: Inputs) -> int:
         inside = [row for row in range(len(plan.rows)) if row not in fold]
         labels = [gold[inside[0]]] * len(fold)
         if len({gold[row] for row in inside}) > 1:
-            classifier = untrained().fit([inputs[row] for row in inside], [gold[row] for row in inside])
+            with catch_warnings(action="ignore"):  # of many labels with few rows
+                classifier = untrained().fit([inputs[row] for row in inside], [gold[row] for row in inside])
             labels = classifier.predict([inputs[row] for row in fold])
         right += sum(int(label) == gold[row] for label, row in zip(labels, fold, strict=True))
     return right

@@ -33,6 +33,7 @@ from deepthink_cli.scoring.pipeline import CHUNK, Part
 KIND = "application/json"
 RETRY = {"Retry-After": "1"}  # of every 503
 BODY_SECONDS = 30.0  # the time in which the body of a request must arrive
+LOOK_SECONDS = 1.0  # between two looks whether a client that waits is still there
 BODIES = 4  # all unfinished bodies together are at most as large as so many of the largest
 
 
@@ -76,7 +77,7 @@ class Server:
                 raise HTTPException(413, f"more than {self.options.max_rows:,} rows; send fewer at a time")
         if not skip and (mistakes := _mistakes(enumerate(rows))):
             return _json(mistakes, 422)
-        answers = await self._answers(rows, alone=not single)
+        answers = await self._answers(request, rows, alone=not single)
         numbered = [(index, each) for index, answer in enumerate(answers) for each in answer]
         if not skip and (mistakes := _mistakes(numbered)):
             return _json(mistakes, 422)
@@ -107,15 +108,24 @@ class Server:
         finally:
             self.unfinished -= len(body)
 
-    async def _answers(self, rows: Sequence[Query | Skipped], alone: bool) -> list[Part]:
+    async def _answers(self, request: Request, rows: Sequence[Query | Skipped], alone: bool) -> list[Part]:
+        """The answers to the rows of a request, which leaves the queue if its client hangs up."""
         if not rows:
             return []
         try:
             waiting: Future[list[Part]] = self.batches.submit(rows, alone)
         except Full as error:
             raise HTTPException(503, "too many requests wait; try again later", RETRY) from error
+        answers = asyncio.wrap_future(waiting)
         try:
-            return await asyncio.wrap_future(waiting)
+            while not (await asyncio.wait({answers}, timeout=LOOK_SECONDS))[0]:
+                if await request.is_disconnected():
+                    answers.cancel()
+                    raise ClientDisconnect
+        except asyncio.CancelledError as error:
+            raise HTTPException(503, "the server ends; try again later", RETRY) from error
+        try:
+            return answers.result()
         except DeepThinkError as error:
             raise HTTPException(500, str(error)) from error
         except Exception as error:
@@ -123,8 +133,8 @@ class Server:
             raise HTTPException(500, out_of_memory(error) if known else f"the model failed: {error!r}") from error
 
     async def _hung_up(self, request: Request, error: Exception) -> Response:
-        """The answer, never sent, to a client that hung up within its body (nginx has this status for it)."""
-        self.tell(Detail("a client hung up within the body of its request"))
+        """The answer, never sent, to a client that hung up (nginx has this status for it)."""
+        self.tell(Detail("a client hung up before it was answered"))
         return Response(status_code=499)
 
     async def _failed(self, request: Request, error: Exception) -> Response:

@@ -39,14 +39,10 @@ class ServeOptions(Options):
         ),
     ] = None
     max_body: Annotated[
-        int,
-        Field(ge=1),
-        Flag(DATA, "Largest body of a request, in MiB.", "MIB", hint="a number of MiB, 1 or more"),
+        int, Field(ge=1), Flag(DATA, "Largest body of a request, in MiB.", "MIB", hint="a number of MiB, 1 or more")
     ] = 16
     max_rows: Annotated[
-        int,
-        Field(ge=1),
-        Flag(DATA, "Most rows of one request.", "N", hint="a number of rows, 1 or more"),
+        int, Field(ge=1), Flag(DATA, "Most rows of one request.", "N", hint="a number of rows, 1 or more")
     ] = 256
     max_waiting: Annotated[
         int,

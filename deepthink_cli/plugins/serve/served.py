@@ -29,7 +29,7 @@ from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
 
 REQUEST = "request"
-_PLACE = re.compile(rf"^{REQUEST}:\d+: ")
+_OF_FILES = re.compile(rf"^{REQUEST}:\d+: | Read it as .* with --map .*$")
 
 
 class ServedMemory:
@@ -86,8 +86,8 @@ class ServedMemory:
 
 
 def without_place(message: str) -> str:
-    """A message about a row without its place in the request."""
-    return _PLACE.sub("", message)
+    """A message about a row without its place in the request, and without advice for commands that read files."""
+    return _OF_FILES.sub("", message)
 
 
 def _of_row(answers: Iterator[Prediction | Skipped], iterations: int) -> Iterator[Prediction | Skipped]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPResponse
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any, TypeVar
 
 import pytest
@@ -19,6 +19,7 @@ from helpers.served import free_port, while_serving
 from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.plugins.serve.served import ServedMemory
 
 Answer = TypeVar("Answer")
 LARGE = 2**23  # bytes of an answer, more than the system keeps for a client that does not read
@@ -110,16 +111,24 @@ def test_an_answer_that_is_not_read_ends_its_connection(
     assert served(asked) < LARGE
 
 
-def test_a_client_that_hangs_up_within_its_body_is_one_detail(served: Callable[..., Any], capsys: Captured) -> None:
+@pytest.mark.parametrize("end", [-5, None], ids=["within its body", "before its answer"])
+def test_a_client_that_hangs_up_is_one_detail(
+    end: int | None, served: Callable[..., Any], capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Event()
+    monkeypatch.setattr("deepthink_cli.plugins.serve.app.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(ServedMemory, "__call__", lambda _, rows: [[] for _ in rows if gone.wait(30)])
+
     def asked(connect: Callable[[], socket.socket]) -> None:
         with connect() as connection:
-            connection.sendall(labelled()[:-5])
+            connection.sendall(labelled()[:end])
 
         def is_told() -> bool:
             said.extend(capsys.readouterr().err.splitlines())
-            return said[-1] == "a client hung up within the body of its request"
+            return said[-1] == "a client hung up before it was answered"
 
         wait_until(is_told)
+        gone.set()
 
     said = list[str]()
     served(asked, "-v")
