@@ -24,16 +24,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
 from transformers.utils import logging
 
-from deepthink_cli import (
-    Engine,
-    Gate,
-    Method,
-    load_model,
-    score,
-    think,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
+from deepthink_cli import Engine, Gate, Method, load_model, score, think, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.method import Positions
 from deepthink_cli.plugins.exports.mlx import ARCHITECTURES, unread_rotation, write_prompt_cache
 from small_models import QUERIES, random_network, reviews, small_config, tokenizer_of_reviews

@@ -13,12 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.model.tokens import (
-    TokenizedQuery,
-    encode,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
+from deepthink_cli.model.tokens import TokenizedQuery, encode, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import EvaluationSet, draw_demonstrations, evaluation_set

@@ -7,14 +7,7 @@ import pickle
 import pytest
 
 from deepthink_cli.cli.names import flag
-from deepthink_cli.errors import (
-    InputError,
-    Problem,
-    Problems,
-    naming_options,
-    option,
-    parameter,
-)
+from deepthink_cli.errors import InputError, Problem, Problems, naming_options, option, parameter
 
 
 def refuse() -> str:

@@ -26,10 +26,7 @@ _FOLDER = "also .gz or .zst; or a folder or pattern ('DIR/*.parquet') of Parquet
 LABELLED_ROWS = f"JSON Lines, JSON, CSV, TSV or Parquet, {_FOLDER}"  # what a file of rows may be
 TEXT_ROWS = f"JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), {_FOLDER}"
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink tune or think.")]
-TaskName = Annotated[
-    str | None,
-    Flag(DATA, "Built-in task (deepthink tasks lists them), or a task file.", "NAME|FILE"),
-]
+TaskName = Annotated[str | None, Flag(DATA, "Built-in task (deepthink tasks lists them), or a task file.", "NAME|FILE")]
 TaskNames = Annotated[
     list[str] | None,
     Flag(
@@ -39,25 +36,10 @@ TaskNames = Annotated[
     ),
 ]
 ProtocolName = Annotated[
-    str,
-    Flag(DATA, "Rows of a task that are evaluated: official (the authors' code) or paper (the appendix).", "NAME"),
+    str, Flag(DATA, "Rows of a task that are evaluated: official (the authors' code) or paper (the appendix).", "NAME")
 ]
-DataDir = Annotated[
-    Path | None,
-    Flag(
-        DATA,
-        "Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub.",
-        "DIR",
-    ),
-]
-LabelField = Annotated[
-    str | None,
-    Flag(
-        DATA,
-        "Name of the label field. Default: the last field.",
-        "NAME",
-    ),
-]
+DataDir = Annotated[Path | None, Flag(DATA, "Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub.", "DIR")]
+LabelField = Annotated[str | None, Flag(DATA, "Name of the label field. Default: the last field.", "NAME")]
 Labels = Annotated[
     str | None,
     Flag(
@@ -67,12 +49,7 @@ Labels = Annotated[
     ),
 ]
 LabelSeparator = Annotated[
-    str | None,
-    Flag(
-        DATA,
-        "Text between the labels of a row that has several, as in ';'. A list needs none.",
-        "TEXT",
-    ),
+    str | None, Flag(DATA, "Text between the labels of a row that has several, as in ';'. A list needs none.", "TEXT")
 ]
 
 
@@ -80,16 +57,11 @@ class RowArguments(Options):
     """Options of files of rows; an option without a file of its kind is refused."""
 
     format: Annotated[
-        FormatName | None,
-        Flag(DATA, "Format of rows whose file has no suffix that says it. Default: jsonl."),
+        FormatName | None, Flag(DATA, "Format of rows whose file has no suffix that says it. Default: jsonl.")
     ] = None
     map: Annotated[
         str | None,
-        Flag(
-            DATA,
-            "Columns that are read as other fields, as in Text=text,Class=label.",
-            "COLUMN=FIELD,...",
-        ),
+        Flag(DATA, "Columns that are read as other fields, as in Text=text,Class=label.", "COLUMN=FIELD,..."),
     ] = None
     no_header: Annotated[bool, Flag(DATA, "CSV and TSV have no header: columns are column1, column2, ...")] = False
     no_quotes: Annotated[bool, Flag(DATA, "Quotation marks in CSV and TSV are text: they enclose no cells.")] = False
@@ -155,14 +127,7 @@ class PromptArguments(Options):
     ] = None
     label_field: LabelField = None
     labels: Labels = None
-    separator: Annotated[
-        str | None,
-        Flag(
-            DATA,
-            r"Text after every demonstration. Default: \n\n",
-            "TEXT",
-        ),
-    ] = None
+    separator: Annotated[str | None, Flag(DATA, r"Text after every demonstration. Default: \n\n", "TEXT")] = None
 
     def decoded(self) -> tuple[str | None, str | None, list[str] | None, str]:
         """The typed template, name of the label field, label words and separator.
@@ -179,21 +144,10 @@ class PromptArguments(Options):
 class ChatArguments(Options):
     """Whether demonstrations and queries are turns of a conversation."""
 
-    chat: Annotated[
-        bool,
-        Flag(
-            DATA,
-            "Write prompts as turns of a conversation, by the tokenizer's chat template.",
-        ),
-    ] = False
-    system: Annotated[
-        str | None,
-        Flag(
-            DATA,
-            "System message of the conversation.",
-            "TEXT",
-        ),
-    ] = None
+    chat: Annotated[bool, Flag(DATA, "Write prompts as turns of a conversation, by the tokenizer's chat template.")] = (
+        False
+    )
+    system: Annotated[str | None, Flag(DATA, "System message of the conversation.", "TEXT")] = None
 
     @property
     def value(self) -> Chat | None:

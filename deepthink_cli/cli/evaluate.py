@@ -58,8 +58,7 @@ else:
 Labelled = Annotated[
     str | None,
     typer.Argument(
-        metavar="LABELLED",
-        help=f"Rows with their true labels: {LABELLED_ROWS}. Without them, --task names the rows.",
+        metavar="LABELLED", help=f"Rows with their true labels: {LABELLED_ROWS}. Without them, --task names the rows."
     ),
 ]
 Output = Annotated[

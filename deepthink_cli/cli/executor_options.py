@@ -44,10 +44,7 @@ class ExecutorArguments(Options):
     shard: Annotated[
         str | None,
         Flag(
-            MACHINES,
-            "Do part I of N, into FOLDER/shard-I-of-N; report FOLDER reads all parts.",
-            "I/N",
-            variable=False,
+            MACHINES, "Do part I of N, into FOLDER/shard-I-of-N; report FOLDER reads all parts.", "I/N", variable=False
         ),
     ] = None
 

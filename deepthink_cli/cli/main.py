@@ -23,14 +23,7 @@ from deepthink_cli.cli.console import guard_terminals, note, write_text
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams, told_of_ctrl_c
 from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
-from deepthink_cli.errors import (
-    DeepThinkError,
-    ExitCode,
-    naming_options,
-    out_of_memory,
-    panicked,
-    ran_out_of_memory,
-)
+from deepthink_cli.errors import DeepThinkError, ExitCode, naming_options, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.prefetch import OURS, still_working
 from deepthink_cli.io.processes import SAFE_PATH
 from deepthink_cli.io.text import printable
@@ -57,10 +50,7 @@ GROUPS = {
         "eval": "evaluate:evaluate",
     },
     "Choosing settings": {"tune": "tune:tune"},
-    "Experiments": {
-        "run": "run:run",
-        "report": "report:report",
-    },
+    "Experiments": {"run": "run:run", "report": "report:report"},
 }
 _GROUP = {name: group for group, commands in GROUPS.items() for name in commands}
 COMMANDS: Registry[Any] = Registry(

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 def pool_rows(
-    pool: RowSource | None,
-    name: str | None,
-    protocol: str,
-    source: Source,
-    prompt: PromptArguments,
-    tell: Tell,
+    pool: RowSource | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
     from deepthink_cli.tasks.catalogue import find_task

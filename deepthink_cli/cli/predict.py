@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 Inputs = Annotated[
     str,
     typer.Argument(
-        metavar="INPUTS",
-        help=f"Inputs: {TEXT_ROWS}; - for stdin. A row may have its own candidates: [...].",
+        metavar="INPUTS", help=f"Inputs: {TEXT_ROWS}; - for stdin. A row may have its own candidates: [...]."
     ),
 ]
 Output = Annotated[
@@ -66,13 +65,9 @@ Output = Annotated[
         variable=False,
     ),
 ]
-OutputFormat = Annotated[
-    Literal["jsonl", "csv", "tsv"],
-    Flag(OUTPUT, "Format of rows on stdout.", variable=False),
-]
+OutputFormat = Annotated[Literal["jsonl", "csv", "tsv"], Flag(OUTPUT, "Format of rows on stdout.", variable=False)]
 Flush = Annotated[
-    bool,
-    Flag(OUTPUT, "Label the rows of a stream as they arrive, without waiting for 256 of them.", variable=False),
+    bool, Flag(OUTPUT, "Label the rows of a stream as they arrive, without waiting for 256 of them.", variable=False)
 ]
 DryRun = Annotated[
     bool,

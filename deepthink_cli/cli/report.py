@@ -101,12 +101,7 @@ Reporting = Annotated[ReportArguments, Without(*(() if PUBLISHED else ("publishe
 
 @about("report runs/classic --where eta=0.1 -o report.md")
 @grouped
-def report(
-    runs: Runs,
-    *,
-    chosen: Reporting,
-    common: Annotated[CommonArguments, Without("verbose")],
-) -> None:
+def report(runs: Runs, *, chosen: Reporting, common: Annotated[CommonArguments, Without("verbose")]) -> None:
     """Print tables of runs or of a study, against T = 1."""
     from deepthink_cli.experiments.folder import shard_warnings
     from deepthink_cli.io.atomic import writing
@@ -187,10 +182,5 @@ def _wrapped(text: str, mark: str = "") -> list[str]:
     """Lines of at most `TEXT_WIDTH`, never broken at a hyphen, which may be part of a name."""
     indent = " " * len(mark)
     return textwrap.wrap(
-        text,
-        TEXT_WIDTH,
-        initial_indent=mark,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
+        text, TEXT_WIDTH, initial_indent=mark, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )

@@ -86,10 +86,7 @@ def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
 
 Demos = Annotated[
     str | None,
-    typer.Argument(
-        metavar="DEMOS",
-        help=f"Solved examples: {LABELLED_ROWS}; - for stdin. Optional with --task.",
-    ),
+    typer.Argument(metavar="DEMOS", help=f"Solved examples: {LABELLED_ROWS}; - for stdin. Optional with --task."),
 ]
 Output = Annotated[Path, Flag(OUTPUT, "Output file of the memory.", "FILE", short="-o", variable=False)]
 DryRun = Annotated[bool, Flag(OUTPUT, "Print the plan; load no weights, write nothing.", variable=False)]

@@ -35,13 +35,7 @@ MANY = 10_000  # rows whose time is told
 MAX_ROWS = 30  # the most rows of the table
 PLAIN = "plain in-context learning"
 
-Rows = Annotated[
-    str,
-    typer.Argument(
-        metavar="ROWS",
-        help=f"Labelled rows: {LABELLED_ROWS}; - for stdin.",
-    ),
-]
+Rows = Annotated[str, typer.Argument(metavar="ROWS", help=f"Labelled rows: {LABELLED_ROWS}; - for stdin.")]
 Output = Annotated[
     Path | None,
     Flag(OUTPUT, "Also write the memory of all rows, with the chosen settings.", "FILE", short="-o", variable=False),

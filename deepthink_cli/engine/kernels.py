@@ -13,10 +13,7 @@ from torch import Tensor
 from deepthink_cli.engine.packing import Block, part_of
 from deepthink_cli.engine.reach import masked
 
-_KERNELS = {
-    "cpu": "_scaled_dot_product_flash_attention_for_cpu",
-    "cuda": "_scaled_dot_product_efficient_attention",
-}
+_KERNELS = {"cpu": "_scaled_dot_product_flash_attention_for_cpu", "cuda": "_scaled_dot_product_efficient_attention"}
 
 
 @dataclass(frozen=True)

@@ -173,12 +173,7 @@ def _windowed(window: int, blocks: tuple[Block, ...], end: int, places_M: Tensor
 
 
 def _partly(
-    window: int,
-    blocks: tuple[Block, ...],
-    end: int,
-    slots: tuple[int, int],
-    places_M: Tensor | None,
-    like: Tensor,
+    window: int, blocks: tuple[Block, ...], end: int, slots: tuple[int, int], places_M: Tensor | None, like: Tensor
 ) -> Iterator[Part]:
     """The slots as parts, each with the tokens that attend to any of its slots; none without slots or tokens."""
     depths_T = torch.tensor([depth for block in blocks for depths in block.depths for depth in depths])

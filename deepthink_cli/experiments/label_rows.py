@@ -118,12 +118,7 @@ class RowsClient(Client):
     """
 
     def __init__(
-        self,
-        job: RowLabels,
-        memories: Sequence[OpenedMemory],
-        rows: Iterator[Query | Skipped],
-        most: int,
-        tell: Tell,
+        self, job: RowLabels, memories: Sequence[OpenedMemory], rows: Iterator[Query | Skipped], most: int, tell: Tell
     ) -> None:
         self.job, self.memories, self.most, self.tell = job, memories, most, tell
         self.chunks = enumerate(chunks(rows, CHUNK))

@@ -113,12 +113,7 @@ def _content_sha256(part: Stored) -> str:
     return total.hexdigest()
 
 
-_WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _DISTRIBUTED = "shard-{0}-model-{0}-of-{0}.safetensors".format("[0-9]" * 5)
 _VOLATILE = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
 

@@ -33,13 +33,7 @@ class ModelOptions(Options):
     model: Annotated[
         str,
         Field(min_length=1),
-        Flag(
-            MODEL,
-            f"{MODEL_NAMES}. Default: the memory's model.",
-            "MODEL",
-            short="-m",
-            default=False,
-        ),
+        Flag(MODEL, f"{MODEL_NAMES}. Default: the memory's model.", "MODEL", short="-m", default=False),
     ] = POCKET
     revision: Annotated[str | None, Flag(MODEL, "Branch, tag or commit of a hub model.", "REV")] = None
     gguf: Annotated[str | None, Field(min_length=1)] = None
@@ -60,14 +54,11 @@ class ModelOptions(Options):
     device_map: Annotated[
         Literal["auto"] | None,
         Flag(
-            MODEL,
-            "Spread the model over all GPUs; each layer's memory stays on its layer's device.",
-            hint="use auto",
+            MODEL, "Spread the model over all GPUs; each layer's memory stays on its layer's device.", hint="use auto"
         ),
     ] = None
     quantize: Annotated[
-        Quantize | None,
-        Flag(MODEL, "Load the weights in 8 or 4 bits (needs bitsandbytes).", hint="use 8bit or 4bit"),
+        Quantize | None, Flag(MODEL, "Load the weights in 8 or 4 bits (needs bitsandbytes).", hint="use 8bit or 4bit")
     ] = None
     engine: Annotated[
         str,

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.boundary import (
-    ORDINARY,
-    Boundary,
-    boundary,
-    common_length,
-    cut_in,
-    encode,
-    followed,
-)
+from deepthink_cli.model.boundary import ORDINARY, Boundary, boundary, common_length, cut_in, encode, followed
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.provenance import TokenizedDemonstrations
 

@@ -55,9 +55,7 @@ class End(Sum):
         following = after()
         if not following.text:
             raise InputError.of(
-                "score",
-                "end",
-                f"the separator after the demonstrations is empty; use {option('score')} sum or mean",
+                "score", "end", f"the separator after the demonstrations is empty; use {option('score')} sum or mean"
             )
 
         def with_ends(ids: Mapping[str, list[int]]) -> Mapping[str, list[int]]:
@@ -90,11 +88,7 @@ def _with_end(plain: Sequence[int], followed: Sequence[int], of_end: Sequence[in
     return list(followed[: max(same + 1, len(followed) - rest)])
 
 
-SCORES: Registry[Sum] = Registry(
-    "scores",
-    {SUM: Sum(), "mean": Mean(), "end": End()},
-    instance_of(Sum),
-)
+SCORES: Registry[Sum] = Registry("scores", {SUM: Sum(), "mean": Mean(), "end": End()}, instance_of(Sum))
 
 
 def score_of(name: str) -> Sum:

@@ -13,9 +13,7 @@ from deepthink_cli.options import DATA, Flag, Options, named_by
 from deepthink_cli.selection.registry import SelectionMethod, selection_method, without_model
 
 BALANCE = Flag(
-    DATA,
-    "Choose equal numbers of demonstrations of every label. Default: as the method's source does.",
-    default=False,
+    DATA, "Choose equal numbers of demonstrations of every label. Default: as the method's source does.", default=False
 )
 POOL_SIZE = Flag(DATA, "Choose from a seeded sample of N rows. Default: all.", "N", hint="a number of rows, 1 or more")
 SHOTS = Flag(
@@ -62,9 +60,7 @@ class SelectOptions(Options):
 
 
 Limit = Annotated[
-    int | None,
-    Field(ge=1),
-    Flag(DATA, "Use a fixed sample of N rows.", "N", hint="a number of rows, 1 or more"),
+    int | None, Field(ge=1), Flag(DATA, "Use a fixed sample of N rows.", "N", hint="a number of rows, 1 or more")
 ]
 
 

@@ -49,12 +49,7 @@ def methods(evidence: Evidence) -> dict[str, Line]:
     """The scores of every method, as far as it was run."""
     choices = {name: evidence.line("choices", sampling=name, t=1) for name in CHOICES}
     techniques = {name: technique(evidence, name) for name in TECHNIQUES}
-    found = {
-        THINKING: evidence.line("thinking", t=5),
-        **techniques,
-        **choices,
-        BY_DEV: evidence.line("valid", t=1),
-    }
+    found = {THINKING: evidence.line("thinking", t=5), **techniques, **choices, BY_DEV: evidence.line("valid", t=1)}
     return {name: line for name, line in found.items() if line}
 
 

@@ -51,10 +51,7 @@ def labels(folder: Path, name: str, output: Path, *more: str) -> int:
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [
-        ("in.jsonl", ["--calibrate", "contextual,batch"]),
-        ("in.csv", ["--score", "mean", "--resume", "--ensemble"]),
-    ],
+    [("in.jsonl", ["--calibrate", "contextual,batch"]), ("in.csv", ["--score", "mean", "--resume", "--ensemble"])],
     ids=["calibrated", "ensemble"],
 )
 def test_workers_write_the_bytes_of_one_process(

@@ -145,10 +145,7 @@ def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> No
 @pytest.mark.plugins
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Guest) -> None:
     (guest.folder / "out" / "study.json").write_text('{"study": "guest/mine"}')
-    done = guest.run(
-        "study list",
-        "plot out -o figure.png",
-    )
+    done = guest.run("study list", "plot out -o figure.png")
     assert done.returncode == 0, done.stderr
     assert "guest/mine" in done.stdout
     assert (guest.folder / "figure.png").read_bytes().startswith(b"\x89PNG")

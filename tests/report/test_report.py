@@ -164,11 +164,7 @@ def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: Captured) -
     ],
 )
 def test_bad_input_is_named_and_nothing_is_written(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], message: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("run"), seeds(THREE))

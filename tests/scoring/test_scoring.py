@@ -175,7 +175,7 @@ def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
     assert "overflows: the score of candidate 1 is nan" in bad[0].error
     good = [first, second, third, fourth]
     assert [(each.iteration, each.query) for each in good if isinstance(each, Prediction)] == [
-        *((1, GOOD[0]), (2, GOOD[0]), (1, GOOD[1]), (2, GOOD[1])),
+        *((1, GOOD[0]), (2, GOOD[0]), (1, GOOD[1]), (2, GOOD[1]))
     ]
 
 

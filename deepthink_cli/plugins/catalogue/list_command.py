@@ -53,10 +53,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "openers": OPENERS,
     "rivals": RIVALS,
 }
-Kinds = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KIND", help=f"{', '.join(REGISTRIES)}. Default: all."),
-]
+Kinds = Annotated[list[str] | None, typer.Argument(metavar="KIND", help=f"{', '.join(REGISTRIES)}. Default: all.")]
 
 
 @about("list updates techniques", group="This machine")

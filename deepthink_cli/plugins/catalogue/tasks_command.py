@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Task, group or task file to show.")]
-Yaml = Annotated[
-    bool,
-    Flag(OUTPUT, "Print the task as a task file, as a start for your own.", variable=False),
-]
+Yaml = Annotated[bool, Flag(OUTPUT, "Print the task as a task file, as a start for your own.", variable=False)]
 
 
 @about("tasks trec", group="Experiments")

@@ -29,10 +29,7 @@ At = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, or last
 HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 
 
-@about(
-    "chat mem.safetensors --temperature 0.7",
-    first="at temperature top_p max_new_tokens stop seed device",
-)
+@about("chat mem.safetensors --temperature 0.7", first="at temperature top_p max_new_tokens stop seed device")
 @grouped
 def chat(
     context: typer.Context,

@@ -39,10 +39,7 @@ To = Annotated[
         variable=False,
     ),
 ]
-Output = Annotated[
-    Path,
-    Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False),
-]
+Output = Annotated[Path, Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False)]
 OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T")]
 
 

@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 
 Parts = Iterator[list["Generation | Skipped"]]
 InputsOrText = Annotated[
-    str,
-    typer.Argument(
-        metavar="INPUTS|TEXT",
-        help=f"Inputs: {TEXT_ROWS}; - for stdin; or the text of one input.",
-    ),
+    str, typer.Argument(metavar="INPUTS|TEXT", help=f"Inputs: {TEXT_ROWS}; - for stdin; or the text of one input.")
 ]
 
 

@@ -24,20 +24,15 @@ if TYPE_CHECKING:
 
 Repo = Annotated[str, typer.Argument(metavar="REPO", help="A model repository of the hub, as OWNER/NAME.")]
 # No variable of the environment: DEEPTHINK_REVISION is the model's.
-RepoRevision = Annotated[
-    str | None,
-    Flag(DATA, "Branch of the repository. Default: main.", "REV", variable=False),
-]
+RepoRevision = Annotated[str | None, Flag(DATA, "Branch of the repository. Default: main.", "REV", variable=False)]
 Private = Annotated[bool, Flag(OUTPUT, "Create the repository as a private one.", variable=False)]
 Yes = Annotated[bool, Flag(OUTPUT, "Publish the demonstrations without asking.", variable=False)]
 DryRun = Annotated[bool, Flag(OUTPUT, "Print what would be published; send nothing.", variable=False)]
 Results = Annotated[
-    Path | None,
-    Flag(DATA, "Results for the card: the output of deepthink eval --json.", "FILE", variable=False),
+    Path | None, Flag(DATA, "Results for the card: the output of deepthink eval --json.", "FILE", variable=False)
 ]
 Licence = Annotated[
-    str | None,
-    Flag(DATA, "Licence of the model for the card, as in apache-2.0.", "NAME", variable=False),
+    str | None, Flag(DATA, "Licence of the model for the card, as in apache-2.0.", "NAME", variable=False)
 ]
 Output = Annotated[
     Path | None,

@@ -14,14 +14,8 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT, Flag
 
-To = Annotated[
-    Literal["int8", "int4"],
-    Flag(OUTPUT, "Bits per number: int8 or int4.", variable=False),
-]
-Output = Annotated[
-    Path,
-    Flag(OUTPUT, "Output file of the quantized memory.", "FILE", short="-o", variable=False),
-]
+To = Annotated[Literal["int8", "int4"], Flag(OUTPUT, "Bits per number: int8 or int4.", variable=False)]
+Output = Annotated[Path, Flag(OUTPUT, "Output file of the quantized memory.", "FILE", short="-o", variable=False)]
 
 
 @about("quantize mem.safetensors --to int8 -o mem8.safetensors")

@@ -92,8 +92,5 @@ LINES = FigureForm(
     f"{_SOURCE}, Figure 4",
 )
 VIOLINS = FigureForm(
-    ViolinsOptions,
-    f"{_HERE}.compared:draw_violins",
-    "distributions over seeds and orders",
-    f"{_SOURCE}, Figure 5",
+    ViolinsOptions, f"{_HERE}.compared:draw_violins", "distributions over seeds and orders", f"{_SOURCE}, Figure 5"
 )

@@ -61,9 +61,7 @@ CAL = _zero_shot(
     "probabilities",
 )
 CRAIG = _by_gradients(
-    "craig",
-    "rows whose gradients are near to all gradients of the pool",
-    "Mirzasoleiman et al. 2020, arXiv 1906.01827",
+    "craig", "rows whose gradients are near to all gradients of the pool", "Mirzasoleiman et al. 2020, arXiv 1906.01827"
 )
 GRADMATCH = _by_gradients(
     "gradmatch",

@@ -40,8 +40,7 @@ else:
 StudyName = Annotated[
     str,
     typer.Argument(
-        metavar="STUDY",
-        help="Study file, or the name of a study of the package, as in example (deepthink study list).",
+        metavar="STUDY", help="Study file, or the name of a study of the package, as in example (deepthink study list)."
     ),
 ]
 StudyOutput = Annotated[
@@ -62,8 +61,7 @@ class StudyArguments(Options):
     """One of the study's scales, and values in place of the study's; None keeps the study's value."""
 
     scale: Annotated[
-        str | None,
-        Flag(DATA, "Replace the study's fields by those of this scale.", "NAME", variable=False),
+        str | None, Flag(DATA, "Replace the study's fields by those of this scale.", "NAME", variable=False)
     ] = None
     model: Annotated[
         str | None,

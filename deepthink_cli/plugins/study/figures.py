@@ -172,11 +172,7 @@ def _title(panel: Panel) -> str:
 
 
 def _draw_curve(
-    axes: Axes,
-    points: Mapping[int, tuple[float, tuple[float, float] | None]],
-    is_dev: bool,
-    colour: str,
-    marker: str,
+    axes: Axes, points: Mapping[int, tuple[float, tuple[float, float] | None]], is_dev: bool, colour: str, marker: str
 ) -> None:
     iterations = list(points)
     middle = [100 * mean for mean, _ in points.values()]

@@ -23,12 +23,7 @@ from deepthink_cli.io.records import STRICT, Count, Digest, Natural, place, reas
 from deepthink_cli.io.text import canonical_json, size
 from deepthink_cli.method import Method
 from deepthink_cli.plugins.vectors.options import AddedOptions, Factor
-from deepthink_cli.provenance import (
-    ModelIdentity,
-    Provenance,
-    RecordedTechnique,
-    TokenizedDemonstrations,
-)
+from deepthink_cli.provenance import ModelIdentity, Provenance, RecordedTechnique, TokenizedDemonstrations
 
 if TYPE_CHECKING:
     from torch import Tensor

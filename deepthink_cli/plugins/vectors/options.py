@@ -26,13 +26,10 @@ class VectorOptions(Options):
     """The options of the extraction of vectors; the defaults are from the authors' code."""
 
     episodes: Annotated[
-        int,
-        Field(ge=1),
-        Flag(METHOD, "Episodes, each of two passes.", "N", hint="a number of episodes, 1 or more"),
+        int, Field(ge=1), Flag(METHOD, "Episodes, each of two passes.", "N", hint="a number of episodes, 1 or more")
     ] = 200
     extraction_alpha: Annotated[
-        Factor,
-        Flag(METHOD, "Factor of the vectors that are added while they are extracted.", "X", hint=_HINT),
+        Factor, Flag(METHOD, "Factor of the vectors that are added while they are extracted.", "X", hint=_HINT)
     ] = 0.1
     alpha: Annotated[Factor, ALPHA] = 1.0
     shots: Annotated[

@@ -21,12 +21,7 @@ At = Annotated[str, Flag(METHOD, "Which kept iteration to serve: a number, or la
 
 @about("serve-config tickets.safetensors reviews.safetensors")
 @grouped
-def serve_config(
-    memories: Files,
-    at: At = "last",
-    *,
-    common: Annotated[CommonArguments, Without("verbose")],
-) -> None:
+def serve_config(memories: Files, at: At = "last", *, common: Annotated[CommonArguments, Without("verbose")]) -> None:
     """Print the command of a vLLM server with memories.
 
     It answers OpenAI's requests after a memory. A request names a memory, by the name of its file, as its model. Other

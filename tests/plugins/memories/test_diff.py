@@ -72,12 +72,7 @@ def test_a_quantized_memory_is_compared_with_its_source(path: Path, tmp_path: Pa
 
 
 def test_labels_of_memories_of_two_models_are_not_compared(
-    path: Path,
-    models: Models,
-    reviews: DemonstrationSet,
-    loaded: Callable[[str], Engine],
-    demos: Path,
-    tmp_path: Path,
+    path: Path, models: Models, reviews: DemonstrationSet, loaded: Callable[[str], Engine], demos: Path, tmp_path: Path
 ) -> None:
     other = loaded("gpt2")
     save_memory(next(readings_of(other, reviews)), tmp_path / "other.safetensors")

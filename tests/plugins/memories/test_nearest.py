@@ -142,12 +142,7 @@ def test_eval_says_how_many_demonstrations_a_query_attends_to(memory: Path, rows
 
 
 def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
-    memory: Path,
-    rows: Path,
-    llama: PackedEngine,
-    reviews: DemonstrationSet,
-    tmp_path: Path,
-    capsys: Captured,
+    memory: Path, rows: Path, llama: PackedEngine, reviews: DemonstrationSet, tmp_path: Path, capsys: Captured
 ) -> None:
     with pytest.raises(InputError, match="1 or more"):
         Scoring.of(nearest=0)

@@ -102,10 +102,7 @@ def test_the_page_of_a_technique_does_not_call_its_first_reading_plain(
 def test_rows_that_are_demonstrations_are_told_apart_in_the_page(memory: Path, labelled: Path, tmp_path: Path) -> None:
     rows = write_rows(
         tmp_path / "some.jsonl",
-        [
-            {"review": "far too long", "sentiment": "negative"},
-            {"review": "another", "sentiment": "negative"},
-        ],
+        [{"review": "far too long", "sentiment": "negative"}, {"review": "another", "sentiment": "negative"}],
     )
     file = tmp_path / "eval.html"
     assert run(["eval", str(memory), str(rows), "-q", "--html", str(file)]) == 0

@@ -54,10 +54,7 @@ def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None
     result = select(rows, SelectOptions(demos_by="random", shots=4, pool_size=10), tell=events.append)
     assert events == [Note(f"{rows.name}: 2 rows left out: identical to an earlier row")]
     assert result.selected.pool_rows == 10
-    assert result.as_json()["set_aside"] == {
-        "identical to an earlier row": 2,
-        "not in the sample of the pool": 10,
-    }
+    assert result.as_json()["set_aside"] == {"identical to an earlier row": 2, "not in the sample of the pool": 10}
 
 
 def test_every_row_of_the_pool_has_a_line_in_the_scores(pool: PoolRows, tmp_path: Path) -> None:
@@ -78,7 +75,7 @@ def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
         Warn(
             "no row with the label negative was chosen: give all to deepthink think labels (a task has its own), "
             "or use balance"
-        ),
+        )
     ]
 
 

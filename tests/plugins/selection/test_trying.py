@@ -39,13 +39,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.io.cache import Store
 from deepthink_cli.model.boundary import special_ids
-from deepthink_cli.plugins.selection.random_sets import (
-    accuracies,
-    dev_rows,
-    global_entropy,
-    local_entropy,
-    random_sets,
-)
+from deepthink_cli.plugins.selection.random_sets import accuracies, dev_rows, global_entropy, local_entropy, random_sets
 from deepthink_cli.plugins.selection.readers import EngineTrials
 from deepthink_cli.selection.registry import METHODS, Pool
 

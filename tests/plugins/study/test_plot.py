@@ -152,11 +152,7 @@ def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: Captured) -
     ],
 )
 def test_bad_input_is_named_and_nothing_is_drawn(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], message: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("run"), seeds(THREE))

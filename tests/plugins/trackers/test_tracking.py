@@ -66,11 +66,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, service: str, fails_at: str = "") -
 
 @pytest.mark.parametrize("service", ["trackio", "wandb"])
 def test_every_row_is_logged_once(
-    service: str,
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Captured,
+    service: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     recorder = pretend(monkeypatch, service)
     assert "was called" not in output(capsys, *command, "--log", f"{service}:reviews", "--json")
@@ -128,11 +124,7 @@ def test_nothing_is_imported_or_sent_without_the_option(command: list[str], monk
 
 @pytest.mark.parametrize("fails_at", ["init", "log", "finish"])
 def test_a_tracker_that_fails_costs_no_row(
-    fails_at: str,
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Captured,
+    fails_at: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     assert run([*command, "-o", str(tmp_path / "plain")]) == 0
     recorder = pretend(monkeypatch, "trackio", fails_at)

@@ -14,13 +14,7 @@ from deepthink_cli.plugins.harnesses.lm_eval import contexts as chats
 from deepthink_cli.plugins.harnesses.lm_eval import tasks
 from deepthink_cli.plugins.harnesses.lm_eval.arguments import Arguments, device_of
 from deepthink_cli.plugins.harnesses.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext
-from deepthink_cli.plugins.harnesses.lm_eval.requests import (
-    Memories,
-    generated,
-    likelihoods,
-    logger,
-    request_of,
-)
+from deepthink_cli.plugins.harnesses.lm_eval.requests import Memories, generated, likelihoods, logger, request_of
 
 try:
     from lm_eval.api.model import TemplateLM
