@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 
 from deepthink_cli.model.options import POCKET
 from real_model import REAL
@@ -27,15 +25,13 @@ FLOOR_ROWS = 256
 TASKS = {"agnews": "ag_news", "trec": "trec"}  # and the folder of their rows
 COLUMNS = (
     *("model", "engine", "rows", "wall", "after loading", "in passes", "inputs/s", "floor, inputs/s", "peak"),
-    *("floor / scoring", "products, %", "attention, %"),
+    *("products, %", "attention, %"),
 )
-TURNS = 5
 PRODUCTS = ("linear", "mm")  # what the names of matrix products contain
 NOTE = (
     "Wall seconds of labelling rows from file to file, those after the model is loaded, and those in its passes. The "
-    "floor is the rate of the matrix products of the first 256 rows alone; its time beside that of scoring them "
-    "is the median of five turns. The last columns are the shares of the time of scoring that products and attention "
-    "take, by torch's profiler. Peak memory in MiB."
+    "floor is the rate of the matrix products of the first rows alone. The last columns are the shares of the time of "
+    "scoring these rows that products and attention take, by torch's profiler. Peak memory in MiB."
 )
 
 
@@ -62,11 +58,8 @@ def first_rows(args: argparse.Namespace, rows: int, folder: Path) -> str:
     return str(path)
 
 
-def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[str, float, float, float, float]:
-    """The engine, inputs a second of the first rows' products alone, and shares of the time of scoring these rows.
-
-    The shares are those of the products alone, measured in turns, and of products and attention, in percent.
-    """
+def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[str, float, float, float]:
+    """The engine, inputs a second of the first rows' products alone, and the percentages of products and attention."""
     from torch.profiler import ProfilerActivity, profile
 
     from deepthink_cli import load_memory, load_model, score, tokenize_queries
@@ -81,13 +74,7 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[str, flo
     first = list(islice(read_queries(inputs, read.template, read.labels), FLOOR_ROWS))
     queries = tokenize_queries(engine.tokenizer, read.template, first)
     products = products_of(engine, memory, queries)
-    alone, whole = [], []
-    for _ in range(TURNS):
-        started = time.perf_counter()
-        score(engine, memory, queries)
-        whole.append(time.perf_counter() - started)
-        alone.append(products.seconds())
-    share = median(part / all_of_it for part, all_of_it in zip(alone, whole, strict=True))
+    rate = len(first) / min(products.seconds() for _ in range(3))
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         score(engine, memory, queries)
     spent = {each.key.split("::")[-1]: each.self_cpu_time_total for each in profiled.key_averages()}
@@ -95,7 +82,7 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[str, flo
         sum(time for name, time in spent.items() if any(word in name for word in words))
         for words in (PRODUCTS, ("attention",))
     ]
-    return engine.name, len(first) / min(alone), share, *(100 * part / sum(spent.values()) for part in parts)
+    return engine.name, rate, *(100 * part / sum(spent.values()) for part in parts)
 
 
 def row(model: str, args: argparse.Namespace, rows: int, folder: Path) -> tuple[str | float, ...]:
