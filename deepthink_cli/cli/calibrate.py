@@ -102,8 +102,8 @@ def calibrate(
     if unlabelled is not None:
         more = problems.tried(lambda: reading.of(unlabelled, None, Show(common)))
     others = () if output == memory else (memory,)
-    read = read_by(*others, rows, unlabelled, model=model.model, config=common.config)
-    problems.tried(check_apart, output, read)
+    read = problems.tried(read_by, *others, rows, unlabelled, model=model.model, config=common.config)
+    problems.tried(check_apart, output, read or [])
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         header = calibrated(

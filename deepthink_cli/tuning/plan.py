@@ -221,8 +221,8 @@ def _check_rows(rows: LabelledRows) -> None:
     for label in rows.pool.labels:
         if counts[label] < FEWEST_OF_LABEL:
             raise InputError(
-                f"{name}: label {label!r} has {counts[label]} different rows, and needs {FEWEST_OF_LABEL}, one "
-                "to read and one to hold out; add others of it, or omit the label"
+                f"{name}: label {label!r} has too few different rows, {counts[label]} of {FEWEST_OF_LABEL}: one to "
+                "read and one to hold out; add others of it, or omit the label"
             )
     if len(rows) < FEWEST_ROWS:
         raise InputError(

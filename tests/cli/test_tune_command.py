@@ -102,7 +102,7 @@ def test_the_memory_says_how_it_was_tuned(
         (["--technique", "ensemble-3"], "--technique ensemble-3: use deep-thinking"),
         (["--folds", "x"], "--folds x: a number of folds, 3 or more, or loo for as many as rows"),
         (["--calibrate", "batch,more"], "--calibrate more: use none, contextual"),
-        (["--labels", "positive,negative,mixed"], "label 'mixed' has 0 different rows, and needs 2"),
+        (["--labels", "positive,negative,mixed"], "label 'mixed' has too few different rows, 0 of 2"),
         (["--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
     ],
 )

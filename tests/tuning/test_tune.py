@@ -205,7 +205,11 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
     [
         (ROWS[:5], {}, "5 different rows; give 6 at least"),
         ([(text, "positive") for text, _ in ROWS], {}, "one label only, 'positive'"),
-        ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 different rows"),
+        (
+            [*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")],
+            {},
+            "'negative' has too few different rows",
+        ),
         (ROWS, {"folds": "10"}, "folds 10: rows has 9 different inputs; use 3 to 9, or loo"),
         (ROWS, {"shots": 4}, "shots 4: with two of 3 folds held out, 3 rows are left"),
         (ROWS, {"demos_by": "first"}, "demos_by first: only with shots"),
